@@ -1,0 +1,144 @@
+//! What a caller of the engine sees of one request: a stream of events, ended by one `Done` per choice or one `Failed`.
+//! Dropping the `Generation` cancels the request.
+
+use ropeteam_engine::ids::TokenId;
+use ropeteam_engine::request::FinishReason;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One event of a running request, in order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum GenerateEvent {
+    /// The prompt was tokenised and the request admitted; comes first, once.
+    Started(Started),
+    /// New tokens of one choice, at least one.
+    Tokens(TokensEvent),
+    /// A choice ended; the last event of that choice.
+    Done(DoneEvent),
+    /// The whole request ended without a (further) result; the last event.
+    Failed(RequestError),
+}
+
+/// The prompt as the engine sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Started {
+    /// Prompt token ids, after truncation.
+    pub prompt_ids: Arc<[TokenId]>,
+    /// Per prompt token its log-probability and the best alternatives, when asked for; the first has none.
+    pub prompt_logprobs: Option<Vec<PromptLogprob>>,
+}
+
+/// Log-probability of one prompt token; both fields are empty for the first token.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PromptLogprob {
+    /// Natural log under the model's unmodified distribution.
+    pub logprob: Option<f32>,
+    /// The best tokens in its place, best first.
+    pub top: Vec<(TokenId, f32)>,
+}
+
+/// New tokens of one choice.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TokensEvent {
+    /// Which choice, from 0.
+    pub choice: u32,
+    /// Text that may now be shown: never half a character, never the beginning of a stop string. May be empty.
+    pub text: String,
+    /// The tokens.
+    pub tokens: Vec<TokenOut>,
+}
+
+/// One generated token.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TokenOut {
+    /// Its id.
+    pub id: TokenId,
+    /// The text this token completed (empty inside a character), whatever the stop strings hold back.
+    pub text: String,
+    /// Whether it is a special token.
+    pub special: bool,
+    /// Natural-log probability, when asked for; finite.
+    pub logprob: Option<f32>,
+    /// The best alternatives, best first, when asked for.
+    pub top: Vec<(TokenId, f32)>,
+}
+
+/// The end of one choice.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DoneEvent {
+    /// Which choice.
+    pub choice: u32,
+    /// Text that was held back and is now free; append it.
+    pub text: String,
+    /// Why it ended.
+    pub reason: FinishReason,
+    /// What it used.
+    pub usage: Usage,
+}
+
+/// Token counts and times of one choice.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Usage {
+    /// Prompt tokens.
+    pub prompt_tokens: u32,
+    /// Prompt tokens found in the prefix cache.
+    pub cached_tokens: u32,
+    /// Generated tokens, an end id included.
+    pub completion_tokens: u32,
+    /// From arrival to the device's first step for it.
+    pub queue_time: Duration,
+    /// From arrival to the first token.
+    pub first_token_time: Duration,
+    /// From arrival to the end.
+    pub total_time: Duration,
+    /// The seed that was used.
+    pub seed: u64,
+}
+
+/// Why a request has no (further) result. The variants say what the caller can do.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum RequestError {
+    /// The waiting queue is full; try again later.
+    #[error("the waiting queue is full ({limit} requests)")]
+    QueueFull {
+        /// Its bound.
+        limit: usize,
+        /// When it is worth trying again.
+        retry_after: Duration,
+    },
+    /// The server is shutting down.
+    #[error("the server is shutting down")]
+    Draining,
+    /// No device is left to serve it.
+    #[error("no device is available")]
+    NoDevice,
+    /// Prompt (and wanted output) can never fit.
+    #[error("{what} of {given} tokens is over the limit of {limit} tokens")]
+    TooLong {
+        /// "prompt", or "prompt and output together".
+        what: &'static str,
+        /// Tokens asked for.
+        given: usize,
+        /// Tokens possible.
+        limit: usize,
+        /// Which limit: "the model's length limit" or "the KV pool".
+        which: &'static str,
+    },
+    /// The request itself is wrong.
+    #[error("{field}: {message}")]
+    Invalid {
+        /// Its field.
+        field: &'static str,
+        /// The value and what was expected.
+        message: String,
+    },
+    /// It waited in the queue longer than allowed.
+    #[error("the request waited {waited:?} in the queue, longer than allowed")]
+    QueueTimeout {
+        /// How long.
+        waited: Duration,
+    },
+    /// The device failed and the request could not go on.
+    #[error("the device failed: {0}")]
+    Device(String),
+}

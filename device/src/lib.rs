@@ -1,0 +1,216 @@
+//! The narrow waist between models and hardware: memory, and the operators of a decoder.
+//! A model's forward pass is written once over `dyn Device`; a device is one implementation of this trait and must pass
+//! the conformance suite.
+
+mod error;
+mod tensor;
+
+pub use error::DeviceError;
+pub use tensor::{Dtype, TensorView};
+
+/// A packed weight held by the device: a matrix, an embedding table or a vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Weight(pub u32);
+
+/// A buffer of activations held by the device, `[rows, cols]`, row-major.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Act(pub u32);
+
+/// Arithmetic a device stores weights and KV in. Accumulation is always f32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Precision {
+    /// Weights, activations and KV in f32: the reference.
+    F32,
+    /// Weights and KV in bf16, products of bf16 with f32 accumulation.
+    Bf16,
+}
+
+/// What a device is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeviceInfo {
+    /// "cpu", "ascend", ...
+    pub kind: &'static str,
+    /// Model of the hardware, and what the kernels use of it ("AVX-512 BF16").
+    pub name: String,
+    /// Memory that a KV cache could still take, in bytes.
+    pub free_bytes: u64,
+}
+
+/// Shape of the paged KV cache, the same for all layers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KvShape {
+    /// Decoder layers.
+    pub layers: usize,
+    /// Blocks in the pool.
+    pub blocks: usize,
+    /// Tokens per block.
+    pub block_size: usize,
+    /// KV heads.
+    pub kv_heads: usize,
+    /// Elements per head.
+    pub head_dim: usize,
+}
+
+/// How positions turn into rotations. `inv_freq[i]` turns the i-th pair; `rotary_dim = 2 * inv_freq.len()` leading
+/// elements of a head are rotated, the others are passed through.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rope {
+    /// Radians per position, one per pair.
+    pub inv_freq: Vec<f32>,
+    /// Factor on cos and sin (yarn's attention factor); 1 otherwise.
+    pub scale: f32,
+    /// Pairs are (2i, 2i + 1) instead of (i, i + rotary_dim / 2).
+    pub interleaved: bool,
+}
+
+/// Which rows of a step belong to which sequence. Rows of one sequence are consecutive positions.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rows {
+    /// Position of each row in its sequence; `positions.len()` rows in all.
+    pub positions: Vec<u32>,
+    /// Per row: the slot `block * block_size + offset` that its K and V go to.
+    pub slots: Vec<u32>,
+    /// One per sequence.
+    pub segments: Vec<Segment>,
+}
+
+/// The rows of one sequence in a step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Segment {
+    /// Its first row.
+    pub first_row: usize,
+    /// How many rows.
+    pub rows: usize,
+    /// Its block table, covering positions up to that of its last row.
+    pub blocks: Vec<u32>,
+}
+
+/// Shape of one attention.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AttentionShape {
+    /// Query heads; a multiple of `kv_heads`.
+    pub heads: usize,
+    /// KV heads.
+    pub kv_heads: usize,
+    /// Elements per head.
+    pub head_dim: usize,
+    /// Factor on the scores, usually `1 / sqrt(head_dim)`.
+    pub scale: f32,
+    /// A row at position p sees positions `p - window + 1 ..= p`; `None`: all up to p.
+    pub window: Option<usize>,
+}
+
+/// A device: memory and operators.
+///
+/// Operators work on the leading `rows` rows of their buffers, run in call order and are done, as far as the caller can
+/// tell, when a `read_*` returns. `out` never is one of the inputs unless the method says so. Every operator is
+/// row-invariant: a row's result depends on that row (and its own sequence's KV) alone.
+///
+/// # Errors
+/// Every method fails with a `DeviceError` when the device does; `Shape` errors are the caller's mistake.
+pub trait Device {
+    /// What it is.
+    fn info(&self) -> DeviceInfo;
+
+    /// Uploads a matrix for `linear`. `parts` are `[out_i, in]` and are stacked along out; `bias` is stacked alike.
+    fn load_linear(&mut self, parts: &[TensorView<'_>], bias: &[TensorView<'_>]) -> Result<Weight, DeviceError>;
+
+    /// Uploads an embedding table `[vocab, dim]`. With `head`, the same weight also serves `linear` (tied embeddings).
+    fn load_embedding(&mut self, table: &TensorView<'_>, head: bool) -> Result<Weight, DeviceError>;
+
+    /// Uploads a vector (a norm's weight) in f32.
+    fn load_vector(&mut self, vector: &TensorView<'_>) -> Result<Weight, DeviceError>;
+
+    /// Allocates activations for at most `rows` rows of `cols` columns.
+    fn alloc(&mut self, rows: usize, cols: usize) -> Result<Act, DeviceError>;
+
+    /// Bytes that one block of such a cache takes (all layers, K and V).
+    fn kv_block_bytes(&self, shape: &KvShape) -> u64;
+
+    /// Allocates the KV cache; replaces an earlier one.
+    fn alloc_kv(&mut self, shape: KvShape) -> Result<(), DeviceError>;
+
+    /// Rows of the table: `out[r] = table[ids[r]]`. Fails with `Shape` on an id outside the table.
+    fn embed(&mut self, table: Weight, ids: &[u32], out: Act) -> Result<(), DeviceError>;
+
+    /// `out[r] = x[r] / rms(x[r]) * weight`, `rms(v) = sqrt(mean(v^2) + eps)`.
+    fn rms_norm(&mut self, x: Act, weight: Weight, eps: f32, rows: usize, out: Act) -> Result<(), DeviceError>;
+
+    /// `residual += x`, then `out = rms_norm(residual)`. `x` may be `out`.
+    fn add_rms_norm(
+        &mut self,
+        x: Act,
+        residual: Act,
+        weight: Weight,
+        eps: f32,
+        rows: usize,
+        out: Act,
+    ) -> Result<(), DeviceError>;
+
+    /// `out = x · weightᵀ + bias`: x `[rows, in]`, out `[rows, out]`.
+    fn linear(&mut self, x: Act, weight: Weight, rows: usize, out: Act) -> Result<(), DeviceError>;
+
+    /// Norms single heads in place: the `heads` heads that start at column `first_col` of `x`, each
+    /// `weight.len()` wide.
+    fn head_norm(
+        &mut self,
+        x: Act,
+        first_col: usize,
+        heads: usize,
+        weight: Weight,
+        eps: f32,
+        rows: usize,
+    ) -> Result<(), DeviceError>;
+
+    /// Rotates q and k in place and writes k and v to the cache of `layer`.
+    /// `qkv` rows are `[heads * head_dim | kv_heads * head_dim | kv_heads * head_dim]`.
+    fn rope_and_cache(
+        &mut self,
+        qkv: Act,
+        layer: usize,
+        shape: &AttentionShape,
+        rope: &Rope,
+        rows: &Rows,
+    ) -> Result<(), DeviceError>;
+
+    /// Causal attention of the q part of `qkv` over the cache of `layer`; out is `[rows, heads * head_dim]`.
+    fn attention(
+        &mut self,
+        qkv: Act,
+        layer: usize,
+        shape: &AttentionShape,
+        rows: &Rows,
+        out: Act,
+    ) -> Result<(), DeviceError>;
+
+    /// `out = silu(gate) * up`: x rows are `[gate | up]`, out has half its columns.
+    fn silu_mul(&mut self, x: Act, rows: usize, out: Act) -> Result<(), DeviceError>;
+
+    /// `x += y` on the leading `rows` rows.
+    fn add(&mut self, x: Act, y: Act, rows: usize) -> Result<(), DeviceError>;
+
+    /// `out[i] = x[rows[i]]`.
+    fn take_rows(&mut self, x: Act, rows: &[u32], out: Act) -> Result<(), DeviceError>;
+
+    /// Appends `rows` rows of `x` from `first` on to `out`, f32, row-major.
+    fn read_rows(&mut self, x: Act, first: usize, rows: usize, out: &mut Vec<f32>) -> Result<(), DeviceError>;
+
+    /// Per row the column with the highest value below `cols` that `allowed` permits (lowest among equals); appends to `out`.
+    fn read_argmax(
+        &mut self,
+        x: Act,
+        first: usize,
+        rows: usize,
+        allowed: &ColumnMask,
+        out: &mut Vec<u32>,
+    ) -> Result<(), DeviceError>;
+}
+
+/// Which columns of a logits row have a token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ColumnMask {
+    /// Columns from here on have none.
+    pub limit: usize,
+    /// Columns below `limit` without a token, ascending.
+    pub holes: Vec<u32>,
+}

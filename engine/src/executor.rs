@@ -1,0 +1,82 @@
+//! The seam between serving and computing: a `StepExecutor` runs step plans on one device.
+//! Implemented by `models::runner` for real models and by `sim` for simulated ones.
+
+use crate::plan::{StepOutput, StepPlan};
+use serde::{Deserialize, Serialize};
+
+/// What an executor can hold and do; fixed for its life.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Capacity {
+    /// Blocks in the KV pool.
+    pub blocks: u32,
+    /// Tokens per block.
+    pub block_size: u32,
+    /// Longest sequence, prompt and output together.
+    pub max_model_len: u32,
+    /// Most tokens in one step.
+    pub max_step_tokens: u32,
+    /// Most logits rows in one step.
+    pub max_logits_rows: u32,
+    /// Width of a logits row.
+    pub vocab: u32,
+}
+
+/// Runs steps. It lives on the device's own thread and need not be `Send`.
+pub trait StepExecutor {
+    /// What it can hold and do.
+    fn capacity(&self) -> Capacity;
+
+    /// Computes every chunk of `plan`: writes their K and V into the plan's blocks and fills `output`
+    /// (its buffers are reused). Blocks until the step is done.
+    ///
+    /// A row's result depends on its own sequence alone, never on the other chunks or on how the sequence was cut into chunks.
+    ///
+    /// # Errors
+    /// A `DeviceFault`: the step had no usable result and the KV cache must be taken as lost.
+    fn step(&mut self, plan: &StepPlan, output: &mut StepOutput) -> Result<(), DeviceFault>;
+}
+
+/// A device failed. What it held is lost; its sequences go on elsewhere or after a restart.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[error("{kind}: {detail}")]
+pub struct DeviceFault {
+    /// Coarse cause, a word for metrics.
+    pub kind: FaultKind,
+    /// For people: the operator, code and text.
+    pub detail: String,
+}
+
+/// Coarse cause of a device fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FaultKind {
+    /// The executor could not be built (weights, memory).
+    Start,
+    /// An operator returned an error.
+    Operator,
+    /// The step panicked.
+    Panic,
+    /// No step finished within the limit.
+    Stuck,
+    /// An operator asked for the restart.
+    Requested,
+}
+
+impl FaultKind {
+    /// The word used in metrics and messages.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            FaultKind::Start => "start",
+            FaultKind::Operator => "operator",
+            FaultKind::Panic => "panic",
+            FaultKind::Stuck => "stuck",
+            FaultKind::Requested => "requested",
+        }
+    }
+}
+
+impl std::fmt::Display for FaultKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

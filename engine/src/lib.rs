@@ -1,0 +1,12 @@
+//! Pure serving logic: what a request is, which sequence runs when and where, and how the next token is chosen.
+//! No actor, thread, clock or I/O lives here; `now` comes in as an argument and every decision is a plain state machine,
+//! so that the server, the simulator and the property tests run the same code.
+
+pub mod executor;
+pub mod ids;
+pub mod plan;
+pub mod request;
+pub mod sampling;
+pub mod text;
+pub mod time;
+pub mod work;

@@ -1,0 +1,80 @@
+//! One step of a device: which tokens of which sequences it computes, and what comes back.
+//! Made by `device_core`, carried out by a `StepExecutor`.
+
+use crate::ids::{BlockId, SeqId, TokenId};
+
+/// What the next step holds. Buffers are reused from step to step.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StepPlan {
+    /// One entry per sequence, prefill chunks and decodes mixed.
+    pub chunks: Vec<Chunk>,
+}
+
+impl StepPlan {
+    /// Tokens to compute.
+    pub fn tokens(&self) -> usize {
+        self.chunks.iter().map(|c| c.tokens.len()).sum()
+    }
+}
+
+/// Consecutive tokens of one sequence.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chunk {
+    /// The sequence.
+    pub seq: SeqId,
+    /// The tokens; one when decoding.
+    pub tokens: Vec<TokenId>,
+    /// Position of `tokens[0]` in the sequence. Positions before it are in the KV cache already.
+    pub start: u32,
+    /// The sequence's block table: covers positions `0 .. start + tokens.len()`.
+    pub blocks: Vec<BlockId>,
+    /// What is wanted from the logits.
+    pub want: Want,
+}
+
+/// What a chunk wants from the logits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Want {
+    /// Nothing: the prompt goes on in a later step.
+    Nothing,
+    /// The id with the highest logit after the last token (lowest id among equals). No logits are copied.
+    Argmax,
+    /// The logits row after the last token.
+    LastLogits,
+    /// The logits rows after every token of the chunk.
+    AllLogits,
+}
+
+/// What a step brought, in the order of the plan's chunks.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StepOutput {
+    /// One entry per chunk.
+    pub results: Vec<ChunkResult>,
+    /// Logits rows `[rows, vocab]`, row-major, f32; `ChunkResult::Logits` points into it.
+    pub logits: Vec<f32>,
+    /// Columns of `logits`. Columns without a token in the tokenizer hold minus infinity.
+    pub vocab: usize,
+}
+
+/// What a chunk got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChunkResult {
+    /// It wanted nothing.
+    Nothing,
+    /// The best id.
+    Best(TokenId),
+    /// `count` rows of `StepOutput::logits` from `first` on.
+    Logits {
+        /// Index of its first row.
+        first: usize,
+        /// How many rows.
+        count: usize,
+    },
+}
+
+impl StepOutput {
+    /// The `index`-th logits row, `[vocab]`.
+    pub fn row(&self, index: usize) -> &[f32] {
+        &self.logits[index * self.vocab..(index + 1) * self.vocab]
+    }
+}

@@ -1,0 +1,87 @@
+//! What a client asks for, after its dialect was parsed and checked: the one shape behind all routes.
+//! Not here: wire formats (`src/http` of the server) and what a device needs of it (`work.rs`).
+
+use crate::ids::TokenId;
+use crate::sampling::SamplingParams;
+use std::time::Duration;
+
+/// One generation: a prompt and how to go on from it.
+#[derive(Clone, Debug)]
+pub struct GenerateRequest {
+    /// Names the request in logs and events; unique per process by the caller's care.
+    pub id: String,
+    /// What to go on from.
+    pub prompt: Prompt,
+    /// Keep only the last so many prompt tokens.
+    pub truncate: Option<u32>,
+    /// How many independent continuations; at least 1. Each draws its own random numbers.
+    pub choices: u32,
+    /// How the next token is chosen.
+    pub sampling: SamplingParams,
+    /// When a continuation ends.
+    pub stop: StopRules,
+    /// Most tokens to generate per choice; `None`: as many as the model's length limit leaves.
+    pub max_tokens: Option<u32>,
+    /// Report each generated token's log-probability and those of so many best alternatives.
+    pub logprobs: Option<u32>,
+    /// The same for the tokens of the prompt.
+    pub prompt_logprobs: Option<u32>,
+    /// Leave special tokens (end of turn and the like) out of the text.
+    pub skip_special_tokens: bool,
+    /// Separates prefix-cache users who must not see each other's timing; empty: shared by all.
+    pub cache_salt: String,
+    /// Who asks, for fairness between tenants; empty: the common tenant.
+    pub tenant: String,
+    /// Lower is served earlier.
+    pub priority: i32,
+    /// End the request this long after it came in; `None`: the server's default.
+    pub timeout: Option<Duration>,
+}
+
+/// The prompt as the dialect gave it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Prompt {
+    /// Text to be tokenised, with or without the tokenizer's own begin-of-text tokens.
+    Text {
+        /// The text.
+        text: String,
+        /// Let the tokenizer add its begin (and end) tokens. A rendered chat already holds them.
+        add_special_tokens: bool,
+    },
+    /// Token ids, taken as they are.
+    Ids(Vec<TokenId>),
+}
+
+/// When a continuation ends, apart from its length.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StopRules {
+    /// Ends at the first of these in the text; none is empty.
+    pub strings: Vec<String>,
+    /// Ends at any of these ids, beside the model's own end ids.
+    pub token_ids: Vec<TokenId>,
+    /// Keep the stop string in the text.
+    pub include_stop_string: bool,
+    /// The model's own end ids do not end the sequence.
+    pub ignore_eos: bool,
+    /// Neither an end id nor a stop string counts before so many tokens exist.
+    pub min_tokens: u32,
+}
+
+/// Why a choice ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FinishReason {
+    /// The model's own end id.
+    EndOfText(TokenId),
+    /// One of the request's stop token ids.
+    StopToken(TokenId),
+    /// One of the request's stop strings.
+    StopString(String),
+    /// `max_tokens`, the model's length limit, or the whole pool.
+    Length,
+    /// The client left or a management call ended it.
+    Cancelled,
+    /// Its deadline passed.
+    Timeout,
+    /// The device failed and the sequence could not go on elsewhere.
+    DeviceError,
+}
