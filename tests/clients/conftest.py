@@ -1,0 +1,40 @@
+"""Starts the real server process with the embedded default model, once for all client tests.
+
+Run through `cargo test --test clients`, which sets ROPETEAM_BIN and makes the virtual environment.
+"""
+import os
+import socket
+import subprocess
+import time
+import urllib.request
+
+import pytest
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture(scope="session")
+def server():
+    """Base URL of a ready server."""
+    port = free_port()
+    command = [os.environ["ROPETEAM_BIN"], "serve", "--port", str(port), "--max-model-len", "2048"]
+    process = subprocess.Popen(command)
+    url = f"http://127.0.0.1:{port}"
+    try:
+        deadline = time.monotonic() + 300  # the model may have to be fetched first
+        while True:
+            assert process.poll() is None, f"the server ended with {process.returncode}"
+            assert time.monotonic() < deadline, "the server did not become ready"
+            try:
+                if urllib.request.urlopen(url + "/health", timeout=2).status == 200:
+                    break
+            except OSError:
+                time.sleep(0.1)
+        yield url
+    finally:
+        process.terminate()
+        assert process.wait(timeout=60) == 0, "SIGTERM must end in exit code 0"

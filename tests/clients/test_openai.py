@@ -1,0 +1,92 @@
+"""The `openai` package, unmodified."""
+import openai
+import pytest
+
+PROMPT = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10,"
+NEXT = " 11, 12, 13,"
+
+
+@pytest.fixture(scope="module")
+def client(server):
+    return openai.OpenAI(base_url=server + "/v1", api_key="none", max_retries=0)
+
+
+@pytest.fixture(scope="module")
+def model(client):
+    return client.models.list().data[0].id
+
+
+def test_models_are_listed_and_found(client, model):
+    assert client.models.retrieve(model).id == model
+    with pytest.raises(openai.NotFoundError, match="no-such-model"):
+        client.completions.create(model="no-such-model", prompt="x", max_tokens=1)
+
+
+def test_a_completion_counts_on(client, model):
+    answer = client.completions.create(model=model, prompt=PROMPT, max_tokens=12, temperature=0)
+    assert answer.choices[0].text == NEXT
+    assert answer.choices[0].finish_reason == "length"
+    assert answer.usage.completion_tokens == 12
+
+
+def test_a_streamed_completion_is_the_same_text(client, model):
+    stream = client.completions.create(
+        model=model, prompt=PROMPT, max_tokens=12, temperature=0, stream=True,
+        stream_options={"include_usage": True},
+    )
+    chunks = list(stream)
+    assert "".join(c.choices[0].text for c in chunks if c.choices) == NEXT
+    assert chunks[-1].usage.completion_tokens == 12
+    assert len({c.id for c in chunks}) == 1
+
+
+def test_a_chat_answers_and_stops_by_itself(client, model):
+    messages = [{"role": "user", "content": "What is the capital of Japan? Answer in one sentence."}]
+    answer = client.chat.completions.create(model=model, messages=messages, max_tokens=32, temperature=0)
+    assert answer.choices[0].message.content == "The capital of Japan is Tokyo."
+    assert answer.choices[0].finish_reason == "stop"
+    stream = client.chat.completions.create(
+        model=model, messages=messages, max_tokens=32, temperature=0, stream=True
+    )
+    chunks = list(stream)
+    assert chunks[0].choices[0].delta.role == "assistant"
+    assert "".join(c.choices[0].delta.content or "" for c in chunks) == "The capital of Japan is Tokyo."
+    assert chunks[-1].choices[0].finish_reason == "stop"
+
+
+def test_choices_differ_and_repeat_with_their_seed(client, model):
+    def draw():
+        answer = client.completions.create(
+            model=model, prompt="Once upon a time", n=3, max_tokens=12, temperature=1, seed=7
+        )
+        return [c.text for c in answer.choices]
+
+    first = draw()
+    assert len(set(first)) > 1
+    assert draw() == first
+
+
+def test_logprobs_are_parsed(client, model):
+    answer = client.chat.completions.create(
+        model=model, messages=[{"role": "user", "content": "Hi"}], max_tokens=3, temperature=0,
+        logprobs=True, top_logprobs=2,
+    )
+    content = answer.choices[0].logprobs.content
+    assert len(content) == 3
+    assert all(t.logprob <= 0 and len(t.top_logprobs) == 2 for t in content)
+    assert content[0].top_logprobs[0].token == content[0].token
+
+
+def test_a_bad_parameter_is_named(client, model):
+    with pytest.raises(openai.BadRequestError, match="temperature"):
+        client.completions.create(model=model, prompt="x", temperature=-1)
+    with pytest.raises(openai.BadRequestError, match="tools"):
+        client.chat.completions.create(
+            model=model, messages=[{"role": "user", "content": "x"}],
+            tools=[{"type": "function", "function": {"name": "f", "parameters": {}}}],
+        )
+
+
+def test_a_too_long_prompt_is_refused_with_the_numbers(client, model):
+    with pytest.raises(openai.BadRequestError, match="2048"):
+        client.completions.create(model=model, prompt="word " * 5000, max_tokens=1)
