@@ -2,11 +2,18 @@
 //! No actor, thread, clock or I/O lives here; `now` comes in as an argument and every decision is a plain state machine,
 //! so that the server, the simulator and the property tests run the same code.
 
+pub mod batching;
+pub mod device_core;
 pub mod executor;
 pub mod ids;
+pub mod observe;
+pub mod placement;
 pub mod plan;
 pub mod request;
 pub mod sampling;
+pub mod scheduler;
+pub mod stop;
+pub mod supervision;
 pub mod text;
 pub mod time;
 pub mod work;

@@ -5,7 +5,9 @@ use std::ops::{Add, Sub};
 use std::time::Duration;
 
 /// Time since an origin that the caller chose (the start of the process, or zero in a simulation).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
 pub struct Time(pub Duration);
 
 impl Time {

@@ -57,6 +57,15 @@ pub struct SampledToken {
     pub top: Vec<(TokenId, f32)>,
 }
 
+/// What was asked about one prompt token. Both fields are empty for the first token: nothing comes before it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PromptTokenLogprob {
+    /// Natural-log probability under the model's unmodified distribution; finite.
+    pub logprob: Option<f32>,
+    /// The best tokens in its place, best first.
+    pub top: Vec<(TokenId, f32)>,
+}
+
 /// Why a device stopped working on a sequence by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceFinish {
@@ -64,4 +73,7 @@ pub enum DeviceFinish {
     EndId,
     /// `max_tokens`, or the device's length limit.
     Length,
+    /// The sequence's logits held NaN or no token that may be chosen. A fault of this sequence only: it would come again
+    /// on another device, so it is told as a device error and not replayed.
+    BadLogits,
 }

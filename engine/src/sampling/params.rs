@@ -48,7 +48,10 @@ impl Default for SamplingParams {
 impl SamplingParams {
     /// The best token, always.
     pub fn greedy() -> Self {
-        SamplingParams { temperature: 0.0, ..Self::default() }
+        SamplingParams {
+            temperature: 0.0,
+            ..Self::default()
+        }
     }
 
     /// Whether the best logit of the model itself decides: nothing changes the order and nothing is drawn.

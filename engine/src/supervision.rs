@@ -1,0 +1,337 @@
+//! The lives of one device: when a silent one counts as stuck, when a failed one is started again and when it is given up.
+//! Not here: starting and stopping anything (the supervisor actor of `ropeteam-actors` does what this says).
+
+use crate::executor::{DeviceFault, FaultKind};
+use crate::ids::Epoch;
+use crate::time::Time;
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// How patient supervision is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RestartPolicy {
+    /// Pause before the first restart; doubles with every further failure inside `window`.
+    pub delay: Duration,
+    /// The pause never grows beyond this.
+    pub delay_max: Duration,
+    /// So many failures inside `window` are answered by a restart, the next one by giving up.
+    pub budget: u32,
+    /// Failures older than this are forgiven.
+    pub window: Duration,
+    /// A busy device that finishes no step for so long is stuck.
+    pub stuck_after: Duration,
+    /// A device that is not up so long after its start is stuck.
+    pub start_within: Duration,
+}
+
+impl Default for RestartPolicy {
+    fn default() -> Self {
+        RestartPolicy {
+            delay: Duration::from_millis(200),
+            delay_max: Duration::from_secs(30),
+            budget: 5,
+            window: Duration::from_secs(600),
+            stuck_after: Duration::from_secs(60),
+            start_within: Duration::from_secs(900),
+        }
+    }
+}
+
+/// Where a device stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "name", content = "at")]
+pub enum LifeState {
+    /// Its executor is being built since then.
+    Starting(Time),
+    /// It serves since then.
+    Up(Time),
+    /// It failed and starts again then.
+    Down(Time),
+    /// It failed too often; nobody starts it again but an operator.
+    GivenUp(Time),
+}
+
+impl LifeState {
+    /// The word used in metrics and views.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            LifeState::Starting(_) => "starting",
+            LifeState::Up(_) => "up",
+            LifeState::Down(_) => "down",
+            LifeState::GivenUp(_) => "given_up",
+        }
+    }
+}
+
+/// What follows from a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Start the next life at that time.
+    RestartAt(Time),
+    /// Do not start it again.
+    GiveUp,
+}
+
+/// What a device shows of its progress.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pulse {
+    /// It has work.
+    pub busy: bool,
+    /// When it last finished a step, or became busy.
+    pub last: Time,
+}
+
+/// The lives of one device.
+#[derive(Clone, Debug)]
+pub struct Lives {
+    policy: RestartPolicy,
+    epoch: Epoch,
+    state: LifeState,
+    /// Failures inside the window, oldest first.
+    failures: VecDeque<Time>,
+    restarts: u32,
+    last_fault: Option<DeviceFault>,
+}
+
+impl Lives {
+    /// A device that starts its first life, epoch 1, now.
+    pub fn new(policy: RestartPolicy, now: Time) -> Self {
+        Lives {
+            policy,
+            epoch: Epoch(1),
+            state: LifeState::Starting(now),
+            failures: VecDeque::new(),
+            restarts: 0,
+            last_fault: None,
+        }
+    }
+
+    /// The present life, or the last one.
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// Where the device stands.
+    pub fn state(&self) -> LifeState {
+        self.state
+    }
+
+    /// How often it was started again.
+    pub fn restarts(&self) -> u32 {
+        self.restarts
+    }
+
+    /// Why the last life ended.
+    pub fn last_fault(&self) -> Option<&DeviceFault> {
+        self.last_fault.as_ref()
+    }
+
+    /// Life `epoch` is ready. Returns false, and changes nothing, for any other than the starting life.
+    pub fn up(&mut self, epoch: Epoch, now: Time) -> bool {
+        let expected = epoch == self.epoch && matches!(self.state, LifeState::Starting(_));
+        if expected {
+            self.state = LifeState::Up(now);
+        }
+        expected
+    }
+
+    /// Life `epoch` ended. `None` if that life was over already.
+    pub fn down(&mut self, epoch: Epoch, fault: DeviceFault, now: Time) -> Option<Verdict> {
+        let alive = matches!(self.state, LifeState::Starting(_) | LifeState::Up(_));
+        if epoch != self.epoch || !alive {
+            return None;
+        }
+        let verdict = self.judge(fault.kind, now);
+        self.state = match verdict {
+            Verdict::RestartAt(at) => LifeState::Down(at),
+            Verdict::GiveUp => LifeState::GivenUp(now),
+        };
+        self.last_fault = Some(fault);
+        Some(verdict)
+    }
+
+    fn judge(&mut self, kind: FaultKind, now: Time) -> Verdict {
+        if kind == FaultKind::Requested {
+            return Verdict::RestartAt(now);
+        }
+        while self
+            .failures
+            .front()
+            .is_some_and(|&at| now.since(at) > self.policy.window)
+        {
+            self.failures.pop_front();
+        }
+        self.failures.push_back(now);
+        let count = self.failures.len() as u32;
+        if count > self.policy.budget {
+            return Verdict::GiveUp;
+        }
+        let doubled = self
+            .policy
+            .delay
+            .saturating_mul(1u32 << (count - 1).min(20));
+        Verdict::RestartAt(now + doubled.min(self.policy.delay_max))
+    }
+
+    /// Starts the next life and returns its epoch; `None` while a life goes on.
+    /// An operator's wish (`forgive`) also revives a device that was given up, with a fresh budget.
+    pub fn restart(&mut self, forgive: bool, now: Time) -> Option<Epoch> {
+        match self.state {
+            LifeState::Starting(_) | LifeState::Up(_) => return None,
+            LifeState::GivenUp(_) if !forgive => return None,
+            LifeState::Down(_) | LifeState::GivenUp(_) => {}
+        }
+        if forgive {
+            self.failures.clear();
+        }
+        self.epoch = Epoch(self.epoch.0 + 1);
+        self.state = LifeState::Starting(now);
+        self.restarts += 1;
+        Some(self.epoch)
+    }
+
+    /// The fault to report if the device shows no progress for too long.
+    pub fn overdue(&self, pulse: Pulse, now: Time) -> Option<DeviceFault> {
+        let (since, limit, what) = match self.state {
+            LifeState::Starting(at) => (at, self.policy.start_within, "not ready"),
+            LifeState::Up(at) if pulse.busy => (
+                pulse.last.max(at),
+                self.policy.stuck_after,
+                "no step finished",
+            ),
+            _ => return None,
+        };
+        let silent = now.since(since);
+        (silent > limit).then(|| DeviceFault {
+            kind: FaultKind::Stuck,
+            detail: format!("{what} for {:.1} s", silent.as_secs_f64()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Time {
+        Time(Duration::from_millis(ms))
+    }
+
+    fn fault(kind: FaultKind) -> DeviceFault {
+        DeviceFault {
+            kind,
+            detail: "test".into(),
+        }
+    }
+
+    fn policy() -> RestartPolicy {
+        RestartPolicy {
+            delay: Duration::from_millis(100),
+            delay_max: Duration::from_millis(300),
+            budget: 3,
+            window: Duration::from_secs(10),
+            stuck_after: Duration::from_secs(1),
+            start_within: Duration::from_secs(5),
+        }
+    }
+
+    fn fail_once(lives: &mut Lives, now: Time) -> Option<Verdict> {
+        let epoch = lives.epoch();
+        lives.up(epoch, now);
+        let verdict = lives.down(epoch, fault(FaultKind::Panic), now);
+        lives.restart(false, now);
+        verdict
+    }
+
+    #[test]
+    fn the_pause_doubles_up_to_its_bound_and_the_budget_ends() {
+        let mut lives = Lives::new(policy(), at(0));
+        assert_eq!(
+            fail_once(&mut lives, at(1000)),
+            Some(Verdict::RestartAt(at(1100)))
+        );
+        assert_eq!(
+            fail_once(&mut lives, at(2000)),
+            Some(Verdict::RestartAt(at(2200)))
+        );
+        assert_eq!(
+            fail_once(&mut lives, at(3000)),
+            Some(Verdict::RestartAt(at(3300)))
+        );
+        assert_eq!(fail_once(&mut lives, at(4000)), Some(Verdict::GiveUp));
+        assert_eq!(lives.state(), LifeState::GivenUp(at(4000)));
+        assert_eq!(lives.restart(true, at(5000)), Some(Epoch(5)));
+    }
+
+    #[test]
+    fn old_failures_are_forgiven() {
+        let mut lives = Lives::new(policy(), at(0));
+        for n in 1..20 {
+            let now = at(n * 11_000);
+            let verdict = fail_once(&mut lives, now);
+            assert_eq!(
+                verdict,
+                Some(Verdict::RestartAt(now + Duration::from_millis(100)))
+            );
+        }
+    }
+
+    #[test]
+    fn news_of_an_earlier_life_is_ignored() {
+        let mut lives = Lives::new(policy(), at(0));
+        fail_once(&mut lives, at(10));
+        assert_eq!(lives.epoch(), Epoch(2));
+        assert!(!lives.up(Epoch(1), at(20)));
+        assert_eq!(lives.down(Epoch(1), fault(FaultKind::Panic), at(20)), None);
+        assert!(lives.up(Epoch(2), at(30)));
+    }
+
+    #[test]
+    fn a_requested_restart_costs_no_budget() {
+        let mut lives = Lives::new(policy(), at(0));
+        for n in 1..50 {
+            let now = at(n);
+            lives.up(lives.epoch(), now);
+            let verdict = lives.down(lives.epoch(), fault(FaultKind::Requested), now);
+            assert_eq!(verdict, Some(Verdict::RestartAt(now)));
+            lives.restart(false, now);
+        }
+    }
+
+    #[test]
+    fn only_a_busy_device_without_progress_is_stuck() {
+        let mut lives = Lives::new(policy(), at(0));
+        assert_eq!(lives.overdue(Pulse::default(), at(4000)), None);
+        assert!(lives.overdue(Pulse::default(), at(5001)).is_some());
+        lives.up(Epoch(1), at(4000));
+        assert_eq!(
+            lives.overdue(
+                Pulse {
+                    busy: false,
+                    last: at(4000)
+                },
+                at(90_000)
+            ),
+            None
+        );
+        assert_eq!(
+            lives.overdue(
+                Pulse {
+                    busy: true,
+                    last: at(8000)
+                },
+                at(8900)
+            ),
+            None
+        );
+        let stuck = lives.overdue(
+            Pulse {
+                busy: true,
+                last: at(8000),
+            },
+            at(9100),
+        );
+        assert_eq!(stuck.map(|f| f.kind), Some(FaultKind::Stuck));
+    }
+}
