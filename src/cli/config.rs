@@ -1,0 +1,53 @@
+//! `ropeteam config`: check a file, show what is in effect, list all options.
+
+use super::exit::Exit;
+use super::flags::ConfigFlags;
+use crate::config::{check_file, reference, resolve, to_json, to_text};
+use crate::start_error::StartError;
+use std::path::PathBuf;
+
+/// What to do with the configuration.
+#[derive(Debug, clap::Subcommand)]
+pub enum ConfigCommand {
+    /// Check a configuration file
+    Check {
+        /// The file
+        file: PathBuf,
+    },
+    /// Show the effective values and where each came from
+    Show {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        flags: Box<ConfigFlags>,
+    },
+    /// List all options as a table in Markdown
+    Reference,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// What is wrong with the configuration.
+pub fn run(command: ConfigCommand) -> Result<Exit, StartError> {
+    match command {
+        ConfigCommand::Check { file } => {
+            check_file(&file)?;
+            println!("{}: good", file.display());
+        }
+        ConfigCommand::Show { json, flags } => {
+            let resolved = resolve(flags.into_inputs())?;
+            for warning in &resolved.warnings {
+                eprintln!("warning: {warning}");
+            }
+            if json {
+                println!("{:#}", to_json(&resolved))
+            } else {
+                print!("{}", to_text(&resolved))
+            }
+        }
+        ConfigCommand::Reference => print!("{}", reference()),
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,55 @@
+//! The exit codes, one per cause.
+
+use crate::config::ConfigError;
+use crate::start_error::StartError;
+
+/// How the process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// As asked, after all requests were finished.
+    Done = 0,
+    /// Something that no other code names.
+    Failed = 1,
+    /// Wrong flags, environment or configuration file.
+    Config = 2,
+    /// The model is missing, unreadable, broken or of an unknown kind.
+    Model = 3,
+    /// An address could not be listened on.
+    Address = 4,
+    /// The device could not be used, or its memory is too small.
+    Device = 5,
+    /// The drain deadline passed and running requests were ended.
+    Cut = 6,
+    /// A second signal ended it at once.
+    Forced = 7,
+}
+
+/// The table of exit codes at the end of `--help`.
+pub const HELP: &str = "\
+Exit codes: 0 done, 1 other failure, 2 configuration, 3 model, 4 address in use or not ours, 5 device or memory,
+6 requests were cut at the drain deadline, 7 ended by a second signal.";
+
+impl From<Exit> for std::process::ExitCode {
+    fn from(exit: Exit) -> Self {
+        std::process::ExitCode::from(exit as u8)
+    }
+}
+
+impl From<&ConfigError> for Exit {
+    fn from(_: &ConfigError) -> Self {
+        Exit::Config
+    }
+}
+
+impl From<&StartError> for Exit {
+    fn from(error: &StartError) -> Self {
+        match error {
+            StartError::Config(_) => Exit::Config,
+            StartError::Model(_) => Exit::Model,
+            StartError::Address { .. } => Exit::Address,
+            StartError::Device(_) => Exit::Device,
+            StartError::Other(_) => Exit::Failed,
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! The flags of all options, made from the option table.
+
+use crate::config::{Inputs, OPTIONS, OptionSpec};
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
+use std::path::PathBuf;
+
+/// The options given on the command line.
+#[derive(Clone, Debug, Default)]
+pub struct ConfigFlags {
+    file: Option<PathBuf>,
+    words: Vec<(&'static str, String)>,
+}
+
+impl ConfigFlags {
+    /// These flags together with the process's environment.
+    pub fn into_inputs(self) -> Inputs {
+        let text = |word: std::ffi::OsString| word.to_string_lossy().into_owned();
+        let env = std::env::vars_os()
+            .map(|(name, word)| (text(name), text(word)))
+            .collect();
+        Inputs {
+            flags: self.words,
+            env,
+            file: self.file,
+        }
+    }
+}
+
+impl FromArgMatches for ConfigFlags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut flags = ConfigFlags::default();
+        flags.update_from_arg_matches(matches)?;
+        Ok(flags)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.file = matches.get_one::<PathBuf>("config").cloned();
+        let word = |spec: &OptionSpec| {
+            matches
+                .get_one::<String>(spec.key)
+                .map(|word| (spec.key, word.clone()))
+        };
+        self.words = OPTIONS.iter().filter_map(word).collect();
+        Ok(())
+    }
+}
+
+impl Args for ConfigFlags {
+    fn augment_args(command: Command) -> Command {
+        let file = Arg::new("config")
+            .long("config")
+            .value_name("FILE")
+            .value_parser(clap::value_parser!(PathBuf));
+        let file =
+            file.help("Configuration file in JSON; flags and ROPETEAM_ variables win over it");
+        command.arg(file).args(OPTIONS.iter().map(flag))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+fn flag(spec: &'static OptionSpec) -> Arg {
+    let default = spec.kind.word(&spec.default.value());
+    Arg::new(spec.key)
+        .long(spec.flag())
+        .value_name(spec.kind.placeholder())
+        .help(format!("{} [default: {default}]", spec.summary()))
+        .help_heading(match spec.section {
+            "model_config" => "Model and batching",
+            _ => "Server",
+        })
+        .hide(spec.hidden())
+        // So that "-1" is refused with the option's range and not as an unknown flag.
+        .allow_hyphen_values(true)
+        .overrides_with(spec.key)
+}

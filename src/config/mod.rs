@@ -1,0 +1,34 @@
+//! The configuration: what can be set (`options`), read from a file (`file`), and which setting wins (`resolve`).
+
+mod error;
+mod file;
+mod kind;
+mod options;
+mod resolve;
+mod show;
+mod strict_json;
+mod words;
+
+pub use error::{ConfigError, Place};
+pub use kind::{Kind, MemoryBudget};
+pub use options::{
+    Config, DebugConfig, Dtype, LogFormat, LogLevel, LogRequests, ModelConfig, OPTIONS, OptionSpec,
+    ServerConfig,
+};
+pub use resolve::{Inputs, Origin, Resolved, Setting, resolve};
+pub use show::{reference, to_json, to_text};
+
+/// The embedded default, every option at its default value.
+pub const DEFAULT_FILE: &str = include_str!("../../config/config.json");
+
+/// Checks a configuration file by itself.
+///
+/// # Errors
+/// The first thing wrong with it.
+pub fn check_file(path: &std::path::Path) -> Result<(), ConfigError> {
+    resolve(Inputs {
+        file: Some(path.to_owned()),
+        ..Inputs::default()
+    })
+    .map(drop)
+}

@@ -1,0 +1,284 @@
+//! Every option, once: its key, what it means, the values it takes and its default. The flag is the key with dashes, the
+//! environment variable the key in capitals after `ROPETEAM_`. `--help`, `config show`, the reference and the error
+//! messages are all made from this table. To add an option, add an entry here and its default in config/config.json.
+
+use super::kind::Kind::{self, *};
+use super::kind::MemoryBudget;
+use serde_json::Value;
+use std::path::PathBuf;
+
+/// The default of an option.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Initial {
+    /// `null`: what the option's kind calls it.
+    Null,
+    /// A number.
+    Number(i64),
+    /// A switch.
+    On(bool),
+    /// A text.
+    Word(&'static str),
+}
+use Initial::*;
+
+impl Initial {
+    /// As JSON.
+    pub fn value(self) -> Value {
+        match self {
+            Null => Value::Null,
+            Number(number) => Value::from(number),
+            On(on) => Value::Bool(on),
+            Word(word) => Value::from(word),
+        }
+    }
+}
+
+/// What is known about one option.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OptionSpec {
+    /// The object it stands in, in a configuration file.
+    pub section: &'static str,
+    /// Its key there.
+    pub key: &'static str,
+    /// What it means; the first line is the short form.
+    pub doc: &'static [&'static str],
+    /// The values it takes.
+    pub kind: Kind,
+    /// What holds when nobody sets it.
+    pub default: Initial,
+}
+
+impl OptionSpec {
+    /// Name of its flag, without the dashes in front.
+    pub fn flag(&self) -> String {
+        self.key.replace('_', "-")
+    }
+
+    /// Name of its environment variable.
+    pub fn env(&self) -> String {
+        format!("ROPETEAM_{}", self.key.to_uppercase())
+    }
+
+    /// Test hooks are left out of `--help` and of the embedded default.
+    pub fn hidden(&self) -> bool {
+        self.section == "debug_config"
+    }
+
+    /// What it means, in one line.
+    pub fn summary(&self) -> String {
+        self.doc
+            .iter()
+            .map(|line| line.trim())
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+}
+
+/// Declares the typed sections and the table from one list of entries:
+/// `key: type = kind => default;` with a doc comment that becomes the help text.
+macro_rules! options {
+    ($( $(#[doc = $about:literal])* $section:ident: $name:ident {
+        $( $(#[doc = $doc:literal])+ $key:ident: $type:ty = $kind:expr => $default:expr; )*
+    } )*) => {
+        $(
+            $(#[doc = $about])*
+            #[derive(Clone, Debug, serde::Deserialize)]
+            pub struct $name { $( $(#[doc = $doc])+ pub $key: $type, )* }
+        )*
+
+        /// The effective configuration.
+        #[derive(Clone, Debug, serde::Deserialize)]
+        pub struct Config { $( $(#[doc = $about])* pub $section: $name, )* }
+
+        /// Every option.
+        pub static OPTIONS: &[OptionSpec] = &[ $( $( OptionSpec {
+            section: stringify!($section),
+            key: stringify!($key),
+            doc: &[$($doc),+],
+            kind: $kind,
+            default: $default,
+        }, )* )* ];
+    };
+}
+
+/// A day, in milliseconds.
+const DAY: i64 = 24 * 60 * 60 * 1000;
+/// More blocks, tokens or bytes than any machine has.
+const MANY: i64 = 1 << 40;
+
+options! {
+    /// The model and how it is batched.
+    model_config: ModelConfig {
+        /// Model to serve: a folder in Hugging Face format, a GGUF file, or org/name on the Hugging Face hub.
+        model: String = Text => Word("SmolLM2-135M-Instruct");
+        /// Name that clients give the model; auto: its folder's, file's or hub name.
+        served_name: Option<String> = Or("auto", &Text) => Null;
+        /// Device to compute on: cpu, or simulated (no weights, for demos and load tests).
+        device: String = Text => Word("cpu");
+        /// Threads that compute; auto: one per physical core.
+        threads: Option<usize> = Or("auto", &Int(1, 1024)) => Null;
+        /// Arithmetic of weights and KV cache; auto: bf16 for bf16, f16 and quantised checkpoints, f32 for f32 ones.
+        dtype: Dtype = Choice(&["auto", "f32", "bf16"]) => Word("auto");
+        /// Longest sequence in tokens, prompt and output together; auto: what the model was made for.
+        max_model_len: Option<u32> = Or("auto", &Int(1, 1 << 24)) => Null;
+        /// Blocks in the KV cache; auto: what fits into --kv-memory.
+        kv_blocks: Option<u32> = Or("auto", &Int(1, 1 << 24)) => Null;
+        /// Tokens per block of the KV cache.
+        kv_block_size: u32 = Int(1, 1024) => Number(16);
+        /// Memory for the KV cache: a size ("4GiB") or a share of what is free after loading ("25%").
+        kv_memory: MemoryBudget = Memory => Word("25%");
+        /// Reuse the KV cache of prompts with the same beginning.
+        prefix_cache: bool = Switch => On(true);
+        /// Most sequences that run at once.
+        max_running: u32 = Int(1, 4096) => Number(64);
+        /// Most sequences that one step prefills.
+        max_prefill_batch_size: u32 = Int(1, 4096) => Number(32);
+        /// Most prompt tokens that one step prefills; longer prompts take several steps.
+        max_prefill_tokens: u32 = Int(1, 1 << 20) => Number(512);
+        /// Most sequences that one step decodes.
+        max_decode_batch_size: u32 = Int(1, 4096) => Number(64);
+        /// Who goes first when both wait: 0 prefill (low latency of the first token), 1 decode (steady streams).
+        support_select_batch: u8 = Int(0, 1) => Number(0);
+        /// New sequences join a running batch; off: a batch runs to its end first, for comparison.
+        continuous_batching: bool = Switch => On(true);
+        /// Take the sampling values that a request leaves out from the model's generation_config.json.
+        generation_config: bool = Switch => On(true);
+        /// Chat template to use in place of the model's own, a Jinja file.
+        chat_template: Option<PathBuf> = Or("model", &Path) => Null;
+    }
+
+    /// What clients and operators meet.
+    server_config: ServerConfig {
+        /// Address to listen on; 0.0.0.0 for all.
+        host: String = Text => Word("127.0.0.1");
+        /// Port of the inference routes; 0: any free one, which the log names.
+        port: u16 = Int(0, 65535) => Number(1025);
+        /// Port of the management routes; off: none. When only the other port is set, this one is off,
+        /// so that several servers can share a machine.
+        management_port: Option<u16> = Or("off", &Int(0, 65535)) => Number(1026);
+        /// Serve /metrics.
+        enable_metrics: bool = Switch => On(true);
+        /// File with one API key a line; requests must then carry one of them. none: no keys.
+        api_key_file: Option<PathBuf> = Or("none", &Path) => Null;
+        /// Most requests that wait for a place; more are refused at once with 429.
+        max_queue: usize = Int(1, 1_000_000) => Number(256);
+        /// Longest wait in the queue, in ms; none: as long as the request may take.
+        queue_timeout_ms: Option<u64> = Or("none", &Int(1, DAY)) => Number(60_000);
+        /// Longest time of a request from arrival to end, in ms; none: for ever.
+        timeout_ms: Option<u64> = Or("none", &Int(1, DAY)) => Number(600_000);
+        /// Largest request body, in bytes.
+        max_body_bytes: usize = Int(1, MANY) => Number(4_194_304);
+        /// Longest time for a request's head to arrive, in ms.
+        header_timeout_ms: u64 = Int(1, DAY) => Number(10_000);
+        /// Longest time for a request's body to arrive, in ms.
+        body_timeout_ms: u64 = Int(1, DAY) => Number(30_000);
+        /// How long a client may leave its stream unread, in ms.
+        write_timeout_ms: u64 = Int(1, DAY) => Number(30_000);
+        /// How long running requests may go on after SIGTERM, in ms.
+        drain_timeout_ms: u64 = Int(0, DAY) => Number(30_000);
+        /// A silent stream gets a comment this often, in ms.
+        sse_keepalive_ms: u64 = Int(10, DAY) => Number(1_500);
+        /// Least important log lines to show.
+        log_level: LogLevel = Choice(&["error", "warn", "info", "debug", "trace"]) => Word("info");
+        /// Form of the log; auto: coloured text on a terminal, JSON elsewhere.
+        log_format: LogFormat = Choice(&["auto", "text", "json"]) => Word("auto");
+        /// One log line per request: off, on (times and counts), or full (with prompt and result).
+        log_requests: LogRequests = Choice(&["off", "on", "full"]) => Word("off");
+    }
+
+    /// Hooks for tests; nobody else needs them.
+    debug_config: DebugConfig {
+        /// Pause after each step, in ms.
+        debug_step_delay_ms: u64 = Int(0, 60_000) => Number(0);
+        /// Let the device fail once, at this step counted from 1; none: never.
+        debug_fault_at_step: Option<u64> = Or("none", &Int(1, MANY)) => Null;
+    }
+}
+
+/// Options that other servers or articles speak of and that this one does not offer yet: `(key, what to say)`.
+/// The same words are refused as flags and in the environment.
+pub static NOT_OFFERED: &[(&str, &str)] = &[
+    ("pd_separation", PD),
+    ("prefill_instances", PD),
+    ("decode_instances", PD),
+];
+const PD: &str = "prefill/decode separation is not offered yet; leave it out to serve prefill and decode on one device";
+
+/// Arithmetic of weights and KV cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Dtype {
+    /// By the checkpoint.
+    Auto,
+    /// 32-bit floats.
+    F32,
+    /// bf16 with f32 accumulation.
+    Bf16,
+}
+
+/// Least important log lines to show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs)]
+pub enum LogLevel {
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+/// Form of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// Coloured text on a terminal, JSON elsewhere.
+    Auto,
+    /// Text.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// What is logged of each request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogRequests {
+    /// Nothing.
+    Off,
+    /// Times, token counts, outcome.
+    On,
+    /// Prompt and result as well.
+    Full,
+}
+
+/// The option with this key.
+pub fn option(key: &str) -> Option<&'static OptionSpec> {
+    OPTIONS.iter().find(|spec| spec.key == key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_default_is_a_value_of_its_option() {
+        for spec in OPTIONS {
+            assert_eq!(
+                spec.kind.check(&spec.default.value()),
+                Ok(()),
+                "{}",
+                spec.key
+            );
+        }
+    }
+
+    #[test]
+    fn keys_are_unique_over_all_sections() {
+        let mut keys: Vec<_> = OPTIONS.iter().map(|spec| spec.key).collect();
+        keys.sort_unstable();
+        let all = keys.len();
+        keys.dedup();
+        assert_eq!(keys.len(), all);
+    }
+}

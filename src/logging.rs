@@ -1,0 +1,40 @@
+//! Sets up the log: to standard error, coloured text on a terminal, one JSON object a line elsewhere.
+
+use crate::config::{LogFormat, LogLevel, ServerConfig};
+use std::io::IsTerminal;
+use tracing_subscriber::EnvFilter;
+
+/// Starts logging. `RUST_LOG` wins over the configured level. Does nothing when a log was set up before.
+pub fn start(config: &ServerConfig) {
+    let filter = EnvFilter::try_from_default_env()
+        .unwrap_or_else(|_| EnvFilter::new(directives(config.log_level)));
+    let terminal = std::io::stderr().is_terminal();
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    let text = match config.log_format {
+        LogFormat::Auto => terminal,
+        LogFormat::Text => true,
+        LogFormat::Json => false,
+    };
+    // A second subscriber is refused; the first one stays, which is right for an embedding program.
+    let _ = if text {
+        log.with_ansi(terminal).with_target(false).try_init()
+    } else {
+        log.json().flatten_event(true).try_init()
+    };
+}
+
+/// Our own crates at the level asked for, others from warnings up.
+fn directives(level: LogLevel) -> String {
+    let level = match level {
+        LogLevel::Error => return "error".to_owned(),
+        LogLevel::Warn => return "warn".to_owned(),
+        LogLevel::Info => "info",
+        LogLevel::Debug => "debug",
+        LogLevel::Trace => "trace",
+    };
+    let ours = ["", "_actors", "_device", "_engine", "_models", "_sim"]
+        .map(|part| format!(",ropeteam{part}={level}"));
+    format!("warn{}", ours.concat())
+}
