@@ -1,6 +1,7 @@
 //! The flags of all options, made from the option table.
 
-use crate::config::{Inputs, OPTIONS, OptionSpec};
+use crate::config::{Inputs, NOT_OFFERED, OPTIONS, OptionSpec};
+use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use std::path::PathBuf;
 
@@ -35,12 +36,13 @@ impl FromArgMatches for ConfigFlags {
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
         self.file = matches.get_one::<PathBuf>("config").cloned();
-        let word = |spec: &OptionSpec| {
-            matches
-                .get_one::<String>(spec.key)
-                .map(|word| (spec.key, word.clone()))
-        };
+        let given = |key| matches.value_source(key) == Some(ValueSource::CommandLine);
+        let word =
+            |spec: &OptionSpec| Some((spec.key, matches.get_one::<String>(spec.key)?.clone()));
         self.words = OPTIONS.iter().filter_map(word).collect();
+        let refused = NOT_OFFERED.iter().filter(|(key, _)| given(*key));
+        self.words
+            .extend(refused.map(|(key, _)| (*key, String::new())));
         Ok(())
     }
 }
@@ -53,7 +55,11 @@ impl Args for ConfigFlags {
             .value_parser(clap::value_parser!(PathBuf));
         let file =
             file.help("Configuration file in JSON; flags and ROPETEAM_ variables win over it");
-        command.arg(file).args(OPTIONS.iter().map(flag))
+        let refused = NOT_OFFERED.iter().map(|(key, _)| refused_flag(key));
+        command
+            .arg(file)
+            .args(OPTIONS.iter().map(flag))
+            .args(refused)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -75,4 +81,13 @@ fn flag(spec: &'static OptionSpec) -> Arg {
         // So that "-1" is refused with the option's range and not as an unknown flag.
         .allow_hyphen_values(true)
         .overrides_with(spec.key)
+}
+
+/// A flag of others that is understood, so that the refusal can say why.
+fn refused_flag(key: &'static str) -> Arg {
+    Arg::new(key)
+        .long(key.replace('_', "-"))
+        .num_args(0..=1)
+        .default_missing_value("")
+        .hide(true)
 }

@@ -12,8 +12,8 @@ mod words;
 pub use error::{ConfigError, Place};
 pub use kind::{Kind, MemoryBudget};
 pub use options::{
-    Config, DebugConfig, Dtype, LogFormat, LogLevel, LogRequests, ModelConfig, OPTIONS, OptionSpec,
-    ServerConfig,
+    Config, DebugConfig, Dtype, LogFormat, LogLevel, LogRequests, ModelConfig, NOT_OFFERED,
+    OPTIONS, OptionSpec, ServerConfig,
 };
 pub use resolve::{Inputs, Origin, Resolved, Setting, resolve};
 pub use show::{reference, to_json, to_text};

@@ -129,12 +129,14 @@ options! {
         kv_memory: MemoryBudget = Memory => Word("25%");
         /// Reuse the KV cache of prompts with the same beginning.
         prefix_cache: bool = Switch => On(true);
-        /// Most sequences that run at once.
-        max_running: u32 = Int(1, 4096) => Number(64);
+        /// Most sequences that run at once; auto: as many as one step may decode.
+        max_running: Option<u32> = Or("auto", &Int(1, 4096)) => Null;
         /// Most sequences that one step prefills.
         max_prefill_batch_size: u32 = Int(1, 4096) => Number(32);
-        /// Most prompt tokens that one step prefills; longer prompts take several steps.
-        max_prefill_tokens: u32 = Int(1, 1 << 20) => Number(512);
+        /// Most prompt tokens that one step prefills.
+        max_prefill_tokens: u32 = Int(1, 1 << 20) => Number(1024);
+        /// Most tokens of one prompt that one step prefills; longer prompts take several steps.
+        prefill_chunk_tokens: u32 = Int(1, 1 << 20) => Number(512);
         /// Most sequences that one step decodes.
         max_decode_batch_size: u32 = Int(1, 4096) => Number(64);
         /// Who goes first when both wait: 0 prefill (low latency of the first token), 1 decode (steady streams).
@@ -164,8 +166,12 @@ options! {
         max_queue: usize = Int(1, 1_000_000) => Number(256);
         /// Longest wait in the queue, in ms; none: as long as the request may take.
         queue_timeout_ms: Option<u64> = Or("none", &Int(1, DAY)) => Number(60_000);
-        /// Longest time of a request from arrival to end, in ms; none: for ever.
-        timeout_ms: Option<u64> = Or("none", &Int(1, DAY)) => Number(600_000);
+        /// Longest time of a request from arrival to end, in ms.
+        timeout_ms: u64 = Int(1, DAY) => Number(600_000);
+        /// A device whose step takes longer is taken for stuck and restarted, in ms.
+        step_timeout_ms: u64 = Int(1, DAY) => Number(120_000);
+        /// Most open connections on the port of the inference routes.
+        max_connections: usize = Int(1, 1 << 20) => Number(16_384);
         /// Largest request body, in bytes.
         max_body_bytes: usize = Int(1, MANY) => Number(4_194_304);
         /// Longest time for a request's head to arrive, in ms.
@@ -182,8 +188,10 @@ options! {
         log_level: LogLevel = Choice(&["error", "warn", "info", "debug", "trace"]) => Word("info");
         /// Form of the log; auto: coloured text on a terminal, JSON elsewhere.
         log_format: LogFormat = Choice(&["auto", "text", "json"]) => Word("auto");
-        /// One log line per request: off, on (times and counts), or full (with prompt and result).
-        log_requests: LogRequests = Choice(&["off", "on", "full"]) => Word("off");
+        /// Request log, one JSON line per request: off, on (times and counts), or full (with prompt and result).
+        log_requests: LogRequests = Choice(&["off", "on", "full"]) => Word("on");
+        /// File that the request log is appended to; stdout: the standard output.
+        request_log_file: Option<PathBuf> = Or("stdout", &Path) => Null;
     }
 
     /// Hooks for tests; nobody else needs them.
@@ -240,7 +248,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// What is logged of each request.
+/// What the request log tells of each request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogRequests {

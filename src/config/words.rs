@@ -45,18 +45,21 @@ fn hint(name: &str) -> String {
 }
 
 fn refuse_not_offered(variable: &str) -> Result<(), ConfigError> {
-    let name = variable
-        .strip_prefix("ROPETEAM_")
-        .unwrap_or(variable)
-        .to_lowercase();
-    let upper = variable.chars().all(|c| !c.is_ascii_lowercase());
-    match NOT_OFFERED.iter().find(|(key, _)| upper && *key == name) {
+    let name = variable.strip_prefix("ROPETEAM_").unwrap_or(variable);
+    let upper = name.chars().all(|c| !c.is_ascii_lowercase());
+    match not_offered(&name.to_lowercase()).filter(|_| upper) {
         None => Ok(()),
-        Some((_, reason)) => Err(ConfigError::Option {
+        Some(problem) => Err(ConfigError::Option {
             place: Place::Env(variable.to_owned()),
-            problem: (*reason).to_owned(),
+            problem,
         }),
     }
+}
+
+/// Why an option that others have is refused here.
+fn not_offered(key: &str) -> Option<String> {
+    let known = NOT_OFFERED.iter().find(|(name, _)| *name == key);
+    known.map(|(_, reason)| (*reason).to_owned())
 }
 
 /// Reads the word of a flag or variable. An empty model means "not set", so that `--model "$MODEL"` can be left open.
@@ -65,6 +68,12 @@ pub fn read(
     word: &str,
     place: impl Fn() -> Place,
 ) -> Result<Option<Value>, ConfigError> {
+    if let Some(problem) = not_offered(key) {
+        return Err(ConfigError::Option {
+            place: place(),
+            problem,
+        });
+    }
     let spec = option(key).expect("flags and variables are made from the table");
     if key == "model" && word.is_empty() {
         return Ok(None);

@@ -1,0 +1,54 @@
+//! Installs the recorder that keeps all metrics for the Prometheus page. What is counted stands in `engine::observe`, the
+//! page itself in `http`.
+
+use crate::start_error::StartError;
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use ropeteam_engine::observe::metric::{ALL, Kind, Metric, STEP_ENGINE_DURATION, Unit};
+
+/// Seconds that a client or an operator thinks in: from a token to a whole request.
+const SECONDS: &[f64] = &[
+    0.001, 0.0025, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5,
+    0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 640.0,
+];
+/// Seconds of work that should cost next to nothing.
+const SHORT_SECONDS: &[f64] = &[
+    1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.5, 1.0,
+];
+/// Sequences and tokens.
+const COUNTS: &[f64] = &[
+    1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0,
+    16384.0, 32768.0, 65536.0, 131072.0,
+];
+
+/// Installs the recorder for this process and names every metric.
+///
+/// # Errors
+/// When another recorder is installed already.
+pub fn install() -> Result<PrometheusHandle, StartError> {
+    let failed = |error: &dyn std::fmt::Display| StartError::Other(format!("metrics: {error}"));
+    let mut builder = PrometheusBuilder::new();
+    for metric in ALL.iter().filter(|metric| metric.kind == Kind::Histogram) {
+        builder = builder
+            .set_buckets_for_metric(Matcher::Full(metric.name.to_owned()), buckets(metric))
+            .map_err(|error| failed(&error))?;
+    }
+    let handle = builder.install_recorder().map_err(|error| failed(&error))?;
+    ALL.iter().for_each(describe);
+    Ok(handle)
+}
+
+fn buckets(metric: &Metric) -> &'static [f64] {
+    match metric.unit {
+        _ if metric.name == STEP_ENGINE_DURATION.name => SHORT_SECONDS,
+        Unit::Seconds | Unit::Ratio => SECONDS,
+        Unit::Count => COUNTS,
+    }
+}
+
+fn describe(metric: &Metric) {
+    match metric.kind {
+        Kind::Counter => metrics::describe_counter!(metric.name, metric.help),
+        Kind::Gauge => metrics::describe_gauge!(metric.name, metric.help),
+        Kind::Histogram => metrics::describe_histogram!(metric.name, metric.help),
+    }
+}
