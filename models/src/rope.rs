@@ -1,0 +1,276 @@
+//! Rotary frequencies from a configuration: both generations of keys, and the scaling rules that stretch a model's context.
+//! The rules follow transformers' `modeling_rope_utils.py` (v5.0), whose function each comment names; arithmetic is f64
+//! and rounded once.
+
+use crate::checkpoint::{CheckpointError, Config, Fields};
+use ropeteam_device::Rope;
+use std::f64::consts::TAU;
+
+/// What a family knows about its rotation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct RopeKind {
+    /// Elements per head.
+    pub head_dim: usize,
+    /// Part of a head that is rotated where the configuration does not say; `None`: the family rotates whole heads only.
+    pub partial: Option<f64>,
+    /// Pairs are neighbours instead of halves.
+    pub interleaved: bool,
+}
+
+/// Base of the frequencies where a configuration does not say.
+const DEFAULT_THETA: f64 = 10_000.0;
+/// Positions where a configuration does not say.
+const DEFAULT_MAX_POSITIONS: usize = 2048;
+
+/// Reads the rotation and the longest sequence that it is made for.
+pub(crate) fn read(config: &Config, kind: RopeKind) -> Result<(Rope, usize), CheckpointError> {
+    let fields = config.fields();
+    let keys = RopeKeys::find(&fields)?;
+    let max_positions = fields
+        .size_if("max_position_embeddings")?
+        .unwrap_or(DEFAULT_MAX_POSITIONS);
+    let theta = keys.theta()?;
+    let rotary_dim = keys.rotary_dim(kind)?;
+    let plain: Vec<f64> = (0..rotary_dim / 2)
+        .map(|i| theta.powf(-2.0 * i as f64 / rotary_dim as f64))
+        .collect();
+    let base = Base {
+        theta,
+        rotary_dim,
+        max_positions,
+    };
+    let scaled = match config.rope_factors() {
+        Some(factors) => by_factors(&fields, &plain, factors, base)?,
+        None => keys.scaled(plain, base)?,
+    };
+    let rope = Rope {
+        inv_freq: scaled
+            .inv_freq
+            .into_iter()
+            .map(|freq| freq as f32)
+            .collect(),
+        scale: scaled.attention_factor as f32,
+        interleaved: kind.interleaved,
+    };
+    if !rope.inv_freq.iter().all(|freq| freq.is_finite()) || !rope.scale.is_finite() {
+        return Err(fields.unsupported("rope_theta", "numbers that give finite frequencies"));
+    }
+    Ok((rope, scaled.max_positions))
+}
+
+/// What the rules start from.
+#[derive(Clone, Copy)]
+struct Base {
+    theta: f64,
+    rotary_dim: usize,
+    max_positions: usize,
+}
+
+/// What a rule makes of it.
+struct Scaled {
+    inv_freq: Vec<f64>,
+    attention_factor: f64,
+    max_positions: usize,
+}
+
+impl Scaled {
+    fn new(inv_freq: Vec<f64>, max_positions: usize) -> Self {
+        Self {
+            inv_freq,
+            attention_factor: 1.0,
+            max_positions,
+        }
+    }
+}
+
+/// The object that holds the scaling rule (`rope_parameters`, formerly `rope_scaling`) beside the top level.
+struct RopeKeys<'a> {
+    top: &'a Fields<'a>,
+    section: Option<Fields<'a>>,
+}
+
+impl<'a> RopeKeys<'a> {
+    fn find(top: &'a Fields<'a>) -> Result<Self, CheckpointError> {
+        let section = match top.section("rope_parameters")? {
+            Some(section) => Some(section),
+            None => top.section("rope_scaling")?,
+        };
+        for kind in ["full_attention", "sliding_attention"] {
+            if let Some(section) = section.as_ref().filter(|section| section.has_key(kind)) {
+                return Err(section.unsupported(kind, "one rule for all layers"));
+            }
+        }
+        Ok(Self { top, section })
+    }
+
+    /// A number of the section or else of the top level.
+    fn positive(&self, field: &str) -> Result<Option<f64>, CheckpointError> {
+        match &self.section {
+            Some(section) if section.value(field).is_some() => section.positive(field),
+            _ => self.top.positive(field),
+        }
+    }
+
+    fn theta(&self) -> Result<f64, CheckpointError> {
+        Ok(self.positive("rope_theta")?.unwrap_or(DEFAULT_THETA))
+    }
+
+    fn rotary_dim(&self, kind: RopeKind) -> Result<usize, CheckpointError> {
+        let given = self.positive("partial_rotary_factor")?;
+        let supported = if kind.partial.is_some() {
+            "above 0, at most 1"
+        } else {
+            "1 for this family"
+        };
+        let partial = given.or(kind.partial).unwrap_or(1.0);
+        let refused = partial > 1.0 || (kind.partial.is_none() && partial != 1.0);
+        let rotary_dim = (kind.head_dim as f64 * partial) as usize;
+        if refused || rotary_dim == 0 || !rotary_dim.is_multiple_of(2) {
+            let holder = self
+                .section
+                .as_ref()
+                .filter(|s| s.has_key("partial_rotary_factor"));
+            return Err(holder
+                .unwrap_or(self.top)
+                .unsupported("partial_rotary_factor", supported));
+        }
+        Ok(rotary_dim)
+    }
+
+    fn scaled(&self, plain: Vec<f64>, base: Base) -> Result<Scaled, CheckpointError> {
+        let Some(section) = &self.section else {
+            return Ok(Scaled::new(plain, base.max_positions));
+        };
+        let name = if section.value("rope_type").is_some() {
+            "rope_type"
+        } else {
+            "type"
+        };
+        match section.text(name)? {
+            None | Some("default") => Ok(Scaled::new(plain, base.max_positions)),
+            Some("linear") => linear(section, plain, base),
+            Some("llama3") => llama3(section, plain, base),
+            Some("yarn") => yarn(section, plain, base),
+            Some(_) => Err(section.unsupported(name, "default, linear, llama3, yarn")),
+        }
+    }
+}
+
+/// A GGUF file's `rope_freqs.weight`: divisors made from the llama3 rule by the converter.
+fn by_factors(
+    fields: &Fields<'_>,
+    plain: &[f64],
+    factors: &[f32],
+    base: Base,
+) -> Result<Scaled, CheckpointError> {
+    let fits = factors.len() == plain.len() && factors.iter().all(|&factor| factor > 0.0);
+    if !fits {
+        let expected = format!("{} factors above 0 in rope_freqs.weight", plain.len());
+        return Err(fields.unsupported("rope_factors", &expected));
+    }
+    let inv_freq = plain
+        .iter()
+        .zip(factors)
+        .map(|(freq, &factor)| freq / f64::from(factor));
+    Ok(Scaled::new(inv_freq.collect(), base.max_positions))
+}
+
+fn factor(section: &Fields<'_>) -> Result<f64, CheckpointError> {
+    match section.positive("factor")? {
+        Some(factor) if factor >= 1.0 => Ok(factor),
+        _ => Err(section.unsupported("factor", "a number of at least 1")),
+    }
+}
+
+/// Positions after stretching those that the model was trained on.
+fn stretched(base: Base, original: Option<usize>, factor: f64) -> usize {
+    let trained = original.unwrap_or(base.max_positions);
+    base.max_positions.max((trained as f64 * factor) as usize)
+}
+
+//= transformers modeling_rope_utils.py#_compute_linear_scaling_rope_parameters
+fn linear(section: &Fields<'_>, plain: Vec<f64>, base: Base) -> Result<Scaled, CheckpointError> {
+    let factor = factor(section)?;
+    let original = section.size_if("original_max_position_embeddings")?;
+    let inv_freq = plain.into_iter().map(|freq| freq / factor).collect();
+    Ok(Scaled::new(inv_freq, stretched(base, original, factor)))
+}
+
+//= transformers modeling_rope_utils.py#_compute_llama3_parameters
+fn llama3(section: &Fields<'_>, plain: Vec<f64>, base: Base) -> Result<Scaled, CheckpointError> {
+    let needed = |field: &str| match section.positive(field)? {
+        Some(number) => Ok(number),
+        None => Err(section.unsupported(field, "a number above 0")),
+    };
+    let factor = factor(section)?;
+    let (low, high) = (needed("low_freq_factor")?, needed("high_freq_factor")?);
+    let original = section.size("original_max_position_embeddings")? as f64;
+    if high <= low {
+        return Err(section.unsupported("high_freq_factor", "more than low_freq_factor"));
+    }
+    let rescale = |freq: f64| {
+        let turns = original * freq / TAU;
+        if turns < low {
+            freq / factor
+        } else if turns > high {
+            freq
+        } else {
+            let smooth = (turns - low) / (high - low);
+            (1.0 - smooth) * freq / factor + smooth * freq
+        }
+    };
+    Ok(Scaled::new(
+        plain.into_iter().map(rescale).collect(),
+        base.max_positions,
+    ))
+}
+
+//= transformers modeling_rope_utils.py#_compute_yarn_parameters
+fn yarn(section: &Fields<'_>, plain: Vec<f64>, base: Base) -> Result<Scaled, CheckpointError> {
+    let factor = factor(section)?;
+    let original = section.size_if("original_max_position_embeddings")?;
+    let trained = original.unwrap_or(base.max_positions) as f64;
+    let beta_fast = section.positive("beta_fast")?.unwrap_or(32.0);
+    let beta_slow = section.positive("beta_slow")?.unwrap_or(1.0);
+    // The pair that turns `turns` times over the trained length.
+    let pair_of = |turns: f64| {
+        base.rotary_dim as f64 * (trained / (turns * TAU)).ln() / (2.0 * base.theta.ln())
+    };
+    let (mut low, mut high) = (pair_of(beta_fast), pair_of(beta_slow));
+    if section.flag("truncate")?.unwrap_or(true) {
+        (low, high) = (low.floor(), high.ceil());
+    }
+    let low = low.max(0.0);
+    let mut high = high.min(base.rotary_dim as f64 - 1.0);
+    if low == high {
+        high += 0.001;
+    }
+    let blend = |(pair, freq): (usize, f64)| {
+        let stretch = ((pair as f64 - low) / (high - low)).clamp(0.0, 1.0);
+        freq / factor * stretch + freq * (1.0 - stretch)
+    };
+    Ok(Scaled {
+        inv_freq: plain.into_iter().enumerate().map(blend).collect(),
+        attention_factor: yarn_attention_factor(section, factor)?,
+        max_positions: stretched(base, original, factor),
+    })
+}
+
+fn yarn_attention_factor(section: &Fields<'_>, factor: f64) -> Result<f64, CheckpointError> {
+    if let Some(given) = section.positive("attention_factor")? {
+        return Ok(given);
+    }
+    let mscale = |weight: f64| {
+        if factor <= 1.0 {
+            1.0
+        } else {
+            0.1 * weight * factor.ln() + 1.0
+        }
+    };
+    match (section.number("mscale")?, section.number("mscale_all_dim")?) {
+        (Some(over), Some(under)) if over != 0.0 && under != 0.0 => {
+            Ok(mscale(over) / mscale(under))
+        }
+        _ => Ok(mscale(1.0)),
+    }
+}

@@ -1,0 +1,232 @@
+//! Runs step plans of a real model on a device: the `StepExecutor` behind a device actor.
+//! Not here: what goes into a step (engine) and the forward pass itself (`decoder`).
+
+use crate::checkpoint::Checkpoint;
+use crate::decoder::{Decoder, StepTokens};
+use crate::error::LoadError;
+use crate::families;
+use crate::spec::DecoderSpec;
+use crate::step_rows::{StepLimits, StepRows};
+use ropeteam_device::{Act, ColumnMask, Device, DeviceError};
+use ropeteam_engine::executor::{Capacity, DeviceFault, FaultKind, StepExecutor};
+use ropeteam_engine::ids::TokenId;
+use ropeteam_engine::plan::{ChunkResult, StepOutput, StepPlan, Want};
+
+/// What a runner shall hold. Sizes follow from a memory budget: see `DecoderSpec::kv_block_bytes` and its neighbours.
+#[derive(Clone, Debug)]
+pub struct RunnerOptions {
+    /// Blocks in the KV pool.
+    pub kv_blocks: u32,
+    /// Tokens per block.
+    pub block_size: u32,
+    /// Longest sequence; at most `DecoderSpec::max_positions`.
+    pub max_model_len: u32,
+    /// Most tokens in one step.
+    pub max_step_tokens: u32,
+    /// Most logits rows in one step.
+    pub max_logits_rows: u32,
+    /// Columns of the logits that the tokenizer has a token for.
+    pub mask: ColumnMask,
+}
+
+/// A model on a device, with its KV pool.
+pub struct ModelRunner {
+    device: Box<dyn Device>,
+    decoder: Decoder,
+    limits: StepLimits,
+    vocab: usize,
+    mask: ColumnMask,
+    step: StepRows,
+    best: Vec<u32>,
+}
+
+impl ModelRunner {
+    /// Loads the weights and allocates everything that steps will need. Afterwards the checkpoint may be dropped.
+    ///
+    /// # Errors
+    /// Weights that are missing or damaged, a device without enough memory, limits that contradict the model.
+    pub fn load(
+        checkpoint: &Checkpoint,
+        mut device: Box<dyn Device>,
+        options: RunnerOptions,
+    ) -> Result<Self, LoadError> {
+        let spec = families::spec(checkpoint.config())?;
+        options.check(&spec)?;
+        let (vocab, mask) = (spec.vocab, fitting(options.mask, spec.vocab));
+        let kv_shape = spec.kv_shape(options.kv_blocks as usize, options.block_size as usize);
+        let sizes = (
+            options.max_step_tokens as usize,
+            options.max_logits_rows as usize,
+        );
+        let decoder = Decoder::load(spec, checkpoint, &mut *device, sizes)?;
+        device.alloc_kv(kv_shape)?;
+        let limits = StepLimits {
+            blocks: options.kv_blocks,
+            block_size: options.block_size,
+            model_len: options.max_model_len,
+            step_tokens: options.max_step_tokens,
+            logits_rows: options.max_logits_rows,
+        };
+        let (step, best) = (StepRows::default(), Vec::new());
+        Ok(Self {
+            device,
+            decoder,
+            limits,
+            vocab,
+            mask,
+            step,
+            best,
+        })
+    }
+
+    /// Reads the logits rows behind the first `best` ones into `output`, masked.
+    fn read_logits(&mut self, logits: Act, output: &mut StepOutput) -> Result<(), DeviceFault> {
+        let (first, rows) = (self.step.best, self.step.wanted.len() - self.step.best);
+        if rows == 0 {
+            return Ok(());
+        }
+        self.device
+            .read_rows(logits, first, rows, &mut output.logits)
+            .map_err(fault)?;
+        for row in output.logits.chunks_exact_mut(self.vocab) {
+            mask_row(row, &self.mask);
+            if row.iter().any(|logit| logit.is_nan()) {
+                return Err(operator_fault("the logits are not numbers"));
+            }
+        }
+        Ok(())
+    }
+
+    fn fill_results(&self, plan: &StepPlan, output: &mut StepOutput) {
+        let mut best = self.best.iter();
+        let mut first = 0;
+        for chunk in &plan.chunks {
+            let count = match chunk.want {
+                Want::Nothing => {
+                    output.results.push(ChunkResult::Nothing);
+                    continue;
+                }
+                Want::Argmax => {
+                    let id = *best
+                        .next()
+                        .expect("one id was read for each chunk that wants it");
+                    output.results.push(ChunkResult::Best(TokenId(id)));
+                    continue;
+                }
+                Want::LastLogits => 1,
+                Want::AllLogits => chunk.tokens.len(),
+            };
+            output.results.push(ChunkResult::Logits { first, count });
+            first += count;
+        }
+    }
+}
+
+impl StepExecutor for ModelRunner {
+    fn capacity(&self) -> Capacity {
+        Capacity {
+            blocks: self.limits.blocks,
+            block_size: self.limits.block_size,
+            max_model_len: self.limits.model_len,
+            max_step_tokens: self.limits.step_tokens,
+            max_logits_rows: self.limits.logits_rows,
+            vocab: self.vocab as u32,
+        }
+    }
+
+    fn step(&mut self, plan: &StepPlan, output: &mut StepOutput) -> Result<(), DeviceFault> {
+        output.results.clear();
+        output.logits.clear();
+        output.vocab = self.vocab;
+        if plan.chunks.is_empty() {
+            return Ok(());
+        }
+        self.step.fill(plan, &self.limits).map_err(operator_fault)?;
+        let StepRows {
+            ids,
+            rows,
+            wanted,
+            best,
+        } = &self.step;
+        let tokens = StepTokens { ids, rows, wanted };
+        let logits = self
+            .decoder
+            .forward(&mut *self.device, &tokens)
+            .map_err(fault)?;
+        self.best.clear();
+        if *best > 0 {
+            self.device
+                .read_argmax(logits, 0, *best, &self.mask, &mut self.best)
+                .map_err(fault)?;
+        }
+        self.read_logits(logits, output)?;
+        self.fill_results(plan, output);
+        Ok(())
+    }
+}
+
+impl RunnerOptions {
+    fn check(&self, spec: &DecoderSpec) -> Result<(), LoadError> {
+        let positive = [
+            ("kv_blocks", self.kv_blocks),
+            ("block_size", self.block_size),
+            ("max_model_len", self.max_model_len),
+            ("max_step_tokens", self.max_step_tokens),
+            ("max_logits_rows", self.max_logits_rows),
+        ];
+        for (option, value) in positive {
+            if value == 0 {
+                let expected = "but must be at least 1".to_owned();
+                return Err(LoadError::Option {
+                    option,
+                    found: 0,
+                    expected,
+                });
+            }
+        }
+        let slots = u64::from(self.kv_blocks) * u64::from(self.block_size);
+        if slots > u64::from(u32::MAX) {
+            let expected = format!("too many in blocks of {}", self.block_size);
+            return Err(LoadError::Option {
+                option: "kv_blocks",
+                found: slots,
+                expected,
+            });
+        }
+        if self.max_model_len as usize > spec.max_positions {
+            let expected = format!("but the model's positions end at {}", spec.max_positions);
+            let found = u64::from(self.max_model_len);
+            return Err(LoadError::Option {
+                option: "max_model_len",
+                found,
+                expected,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// The mask without columns that the logits do not have: a tokenizer may know more tokens than the model.
+fn fitting(mut mask: ColumnMask, vocab: usize) -> ColumnMask {
+    mask.limit = mask.limit.min(vocab);
+    mask.holes.retain(|&hole| (hole as usize) < mask.limit);
+    mask
+}
+
+fn mask_row(row: &mut [f32], mask: &ColumnMask) {
+    row[mask.limit..].fill(f32::NEG_INFINITY);
+    for &hole in &mask.holes {
+        row[hole as usize] = f32::NEG_INFINITY;
+    }
+}
+
+fn fault(error: DeviceError) -> DeviceFault {
+    operator_fault(error.to_string())
+}
+
+fn operator_fault(detail: impl Into<String>) -> DeviceFault {
+    DeviceFault {
+        kind: FaultKind::Operator,
+        detail: detail.into(),
+    }
+}

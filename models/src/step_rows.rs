@@ -1,0 +1,119 @@
+//! A step plan as the device takes it: one row per token, with its position, its cache slot and its sequence's blocks.
+//! Buffers are reused from step to step.
+
+use ropeteam_device::{Rows, Segment};
+use ropeteam_engine::plan::{Chunk, StepPlan, Want};
+
+/// What a runner can hold; a plan beyond it is refused.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StepLimits {
+    pub blocks: u32,
+    pub block_size: u32,
+    pub model_len: u32,
+    pub step_tokens: u32,
+    pub logits_rows: u32,
+}
+
+/// The rows of one step.
+#[derive(Default)]
+pub(crate) struct StepRows {
+    /// Token ids, one per row.
+    pub ids: Vec<u32>,
+    /// Where the rows belong.
+    pub rows: Rows,
+    /// Rows that want anything of the logits: the first `best` of them their best id, the others the logits row.
+    pub wanted: Vec<u32>,
+    /// See `wanted`.
+    pub best: usize,
+}
+
+impl StepRows {
+    /// Takes a plan in. The error says what of it is beyond the limits.
+    pub fn fill(&mut self, plan: &StepPlan, limits: &StepLimits) -> Result<(), String> {
+        self.ids.clear();
+        self.rows.positions.clear();
+        self.rows.slots.clear();
+        self.rows
+            .segments
+            .resize_with(plan.chunks.len(), || Segment {
+                first_row: 0,
+                rows: 0,
+                blocks: Vec::new(),
+            });
+        self.wanted.clear();
+        for (index, chunk) in plan.chunks.iter().enumerate() {
+            self.add_chunk(index, chunk, limits)?;
+        }
+        self.choose_wanted(plan);
+        within("tokens in a step", self.ids.len(), limits.step_tokens)?;
+        within(
+            "logits rows in a step",
+            self.wanted.len(),
+            limits.logits_rows,
+        )
+    }
+
+    fn add_chunk(
+        &mut self,
+        index: usize,
+        chunk: &Chunk,
+        limits: &StepLimits,
+    ) -> Result<(), String> {
+        let size = limits.block_size;
+        let end = chunk.start as usize + chunk.tokens.len();
+        within("positions of a sequence", end, limits.model_len)?;
+        if chunk.tokens.is_empty() || chunk.blocks.len() * (size as usize) < end {
+            return Err(format!(
+                "sequence {}: {} tokens up to position {end} in {} blocks of {size}",
+                chunk.seq,
+                chunk.tokens.len(),
+                chunk.blocks.len()
+            ));
+        }
+        if let Some(block) = chunk.blocks.iter().find(|block| block.0 >= limits.blocks) {
+            return Err(format!(
+                "sequence {}: block {block} of {}",
+                chunk.seq, limits.blocks
+            ));
+        }
+        let segment = &mut self.rows.segments[index];
+        segment.first_row = self.ids.len();
+        segment.rows = chunk.tokens.len();
+        segment.blocks.clear();
+        segment
+            .blocks
+            .extend(chunk.blocks.iter().map(|block| block.0));
+        for (position, token) in (chunk.start..).zip(&chunk.tokens) {
+            let block = chunk.blocks[(position / size) as usize];
+            self.ids.push(token.0);
+            self.rows.positions.push(position);
+            self.rows.slots.push(block.0 * size + position % size);
+        }
+        Ok(())
+    }
+
+    fn choose_wanted(&mut self, plan: &StepPlan) {
+        let segments = self.rows.segments.iter().zip(&plan.chunks);
+        let last = |segment: &Segment| (segment.first_row + segment.rows - 1) as u32;
+        for (segment, chunk) in segments.clone() {
+            if chunk.want == Want::Argmax {
+                self.wanted.push(last(segment));
+            }
+        }
+        self.best = self.wanted.len();
+        for (segment, chunk) in segments {
+            match chunk.want {
+                Want::Nothing | Want::Argmax => {}
+                Want::LastLogits => self.wanted.push(last(segment)),
+                Want::AllLogits => self.wanted.extend(segment.first_row as u32..=last(segment)),
+            }
+        }
+    }
+}
+
+fn within(what: &str, found: usize, limit: u32) -> Result<(), String> {
+    if found > limit as usize {
+        return Err(format!("{found} {what}, at most {limit} are possible"));
+    }
+    Ok(())
+}

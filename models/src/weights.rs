@@ -1,0 +1,201 @@
+//! Brings a checkpoint's tensors onto a device, as a `DecoderSpec` names them.
+//! Every tensor is checked against the spec's shape first; those that nobody reads are named in the log.
+
+use crate::checkpoint::{Checkpoint, CheckpointError};
+use crate::error::LoadError;
+use crate::spec::{DecoderSpec, EMBEDDING, FINAL_NORM, GateUp, HEAD};
+use ropeteam_device::{Device, TensorView, Weight};
+use std::collections::HashSet;
+
+/// A decoder's weights on the device.
+pub(crate) struct DecoderWeights {
+    pub embedding: Weight,
+    pub layers: Vec<LayerWeights>,
+    pub final_norm: Weight,
+    pub head: Weight,
+}
+
+/// One layer's weights.
+pub(crate) struct LayerWeights {
+    pub attention_norm: Weight,
+    pub qkv: Weight,
+    /// Of query heads and of key heads.
+    pub head_norms: Option<[Weight; 2]>,
+    pub attention_output: Weight,
+    pub attention_post_norm: Option<Weight>,
+    pub mlp_norm: Weight,
+    pub gate_up: Weight,
+    pub down: Weight,
+    pub mlp_post_norm: Option<Weight>,
+}
+
+impl DecoderWeights {
+    /// Loads everything that `spec` asks for.
+    pub fn load(
+        spec: &DecoderSpec,
+        checkpoint: &Checkpoint,
+        device: &mut dyn Device,
+    ) -> Result<Self, LoadError> {
+        let mut loader = Loader {
+            spec,
+            checkpoint,
+            device,
+            read: HashSet::new(),
+        };
+        let embedding = loader.tensor(EMBEDDING, &[spec.vocab, spec.hidden])?;
+        let embedding = loader.device.load_embedding(&embedding, spec.tied_head)?;
+        let layers = (0..spec.layers())
+            .map(|index| loader.layer(index))
+            .collect::<Result<_, _>>()?;
+        let final_norm = loader.vector(FINAL_NORM, spec.hidden)?;
+        let head = if spec.tied_head {
+            embedding
+        } else {
+            let head = loader.tensor(HEAD, &[spec.vocab, spec.hidden])?;
+            loader.device.load_linear(&[head], &[])?
+        };
+        loader.name_unread();
+        Ok(Self {
+            embedding,
+            layers,
+            final_norm,
+            head,
+        })
+    }
+}
+
+struct Loader<'a> {
+    spec: &'a DecoderSpec,
+    checkpoint: &'a Checkpoint,
+    device: &'a mut dyn Device,
+    read: HashSet<String>,
+}
+
+/// A projection to load: its parts' names and rows, stacked along out.
+struct Projection<'a> {
+    parts: &'a [(&'static str, usize)],
+    inputs: usize,
+    bias: bool,
+}
+
+impl<'a> Loader<'a> {
+    fn layer(&mut self, index: usize) -> Result<LayerWeights, LoadError> {
+        let (spec, names) = (self.spec, self.spec.names);
+        let [query, key, value] = names.qkv;
+        let (hidden, inner) = (spec.hidden, spec.intermediate);
+        let qkv = [
+            (query, spec.query_dim()),
+            (key, spec.kv_dim()),
+            (value, spec.kv_dim()),
+        ];
+        let output = [(names.attention_output, hidden)];
+        let gate_up = match names.gate_up {
+            GateUp::Apart(gate, up) => vec![(gate, inner), (up, inner)],
+            GateUp::Stacked(both) => vec![(both, 2 * inner)],
+        };
+        let down = [(names.down, hidden)];
+        let biases = spec.biases;
+        Ok(LayerWeights {
+            attention_norm: self.norm(index, names.attention_norm, hidden)?,
+            qkv: self.linear(
+                index,
+                Projection {
+                    parts: &qkv,
+                    inputs: hidden,
+                    bias: biases.qkv,
+                },
+            )?,
+            head_norms: match names.query_key_norms {
+                Some([query, key]) => Some([
+                    self.norm(index, query, spec.head_dim)?,
+                    self.norm(index, key, spec.head_dim)?,
+                ]),
+                None => None,
+            },
+            attention_output: self.linear(
+                index,
+                Projection {
+                    parts: &output,
+                    inputs: spec.query_dim(),
+                    bias: biases.attention_output,
+                },
+            )?,
+            attention_post_norm: self.norm_if(index, names.attention_post_norm)?,
+            mlp_norm: self.norm(index, names.mlp_norm, hidden)?,
+            gate_up: self.linear(
+                index,
+                Projection {
+                    parts: &gate_up,
+                    inputs: hidden,
+                    bias: biases.mlp,
+                },
+            )?,
+            down: self.linear(
+                index,
+                Projection {
+                    parts: &down,
+                    inputs: inner,
+                    bias: biases.mlp,
+                },
+            )?,
+            mlp_post_norm: self.norm_if(index, names.mlp_post_norm)?,
+        })
+    }
+
+    fn linear(&mut self, layer: usize, projection: Projection<'_>) -> Result<Weight, LoadError> {
+        let mut matrices = Vec::new();
+        let mut biases = Vec::new();
+        for &(module, rows) in projection.parts {
+            let stem = format!("model.layers.{layer}.{module}");
+            matrices.push(self.tensor(&format!("{stem}.weight"), &[rows, projection.inputs])?);
+            if projection.bias {
+                biases.push(self.tensor(&format!("{stem}.bias"), &[rows])?);
+            }
+        }
+        Ok(self.device.load_linear(&matrices, &biases)?)
+    }
+
+    fn norm(&mut self, layer: usize, module: &str, len: usize) -> Result<Weight, LoadError> {
+        self.vector(&format!("model.layers.{layer}.{module}.weight"), len)
+    }
+
+    fn norm_if(&mut self, layer: usize, module: Option<&str>) -> Result<Option<Weight>, LoadError> {
+        module
+            .map(|module| self.norm(layer, module, self.spec.hidden))
+            .transpose()
+    }
+
+    fn vector(&mut self, name: &str, len: usize) -> Result<Weight, LoadError> {
+        let vector = self.tensor(name, &[len])?;
+        Ok(self.device.load_vector(&vector)?)
+    }
+
+    fn tensor(&mut self, name: &str, shape: &[usize]) -> Result<TensorView<'a>, CheckpointError> {
+        self.read.insert(name.to_owned());
+        self.checkpoint.tensor(name, shape)
+    }
+
+    /// Tensors that are not read may mean that the model is not what its configuration says, so they are told.
+    fn name_unread(&self) {
+        for name in self.checkpoint.tensor_names() {
+            if !self.read.contains(name) && !is_known_leftover(name, self.spec) {
+                tracing::warn!(
+                    tensor = name,
+                    "the model does not read this tensor of its checkpoint"
+                );
+            }
+        }
+    }
+}
+
+/// Tensors that checkpoints of such models carry for no use: stored rotary frequencies, the copy of a tied head, layers
+/// for predicting further tokens, which are numbered behind the decoder's.
+fn is_known_leftover(name: &str, spec: &DecoderSpec) -> bool {
+    let layer = name
+        .strip_prefix("model.layers.")
+        .and_then(|rest| rest.split_once('.'))
+        .and_then(|(layer, _)| layer.parse::<usize>().ok());
+    name.ends_with("rotary_emb.inv_freq")
+        || (spec.tied_head && name == HEAD)
+        || layer.is_some_and(|layer| layer >= spec.layers())
+}
