@@ -3,12 +3,15 @@
 //! so that the server, the simulator and the property tests run the same code.
 
 pub mod batching;
+pub mod blocks;
 pub mod device_core;
 pub mod executor;
 pub mod ids;
+pub mod kv;
 pub mod observe;
 pub mod placement;
 pub mod plan;
+pub mod prefix;
 pub mod request;
 pub mod sampling;
 pub mod scheduler;

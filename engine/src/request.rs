@@ -38,6 +38,30 @@ pub struct GenerateRequest {
     pub timeout: Option<Duration>,
 }
 
+impl GenerateRequest {
+    /// Sampling parameters of one choice: the first has the request's own seed, each other one a seed derived from it, so that
+    /// the choices differ and come again as a set.
+    pub fn sampling_of(&self, choice: u32) -> SamplingParams {
+        let seed = match choice {
+            0 => self.sampling.seed,
+            other => scattered(self.sampling.seed, other),
+        };
+        SamplingParams {
+            seed,
+            ..self.sampling.clone()
+        }
+    }
+}
+
+/// A seed far from all others. Source: SplitMix64 (Steele, Lea, Flood 2014), whose finaliser keeps the choices' random numbers
+/// from being shifted copies of each other.
+fn scattered(seed: u64, choice: u32) -> u64 {
+    let mut x = seed.wrapping_add(u64::from(choice).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
 /// The prompt as the dialect gave it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Prompt {

@@ -16,6 +16,11 @@ pub trait TextCodec: Send + Sync {
     /// The token's own text (may hold U+FFFD for a token that is part of a character), `None` for an id without a token.
     fn token_text(&self, id: TokenId) -> Option<String>;
 
+    /// The token's own bytes, also of a token that is part of a character; `None` for an id without a token.
+    fn token_bytes(&self, id: TokenId) -> Option<Vec<u8>> {
+        self.token_text(id).map(String::into_bytes)
+    }
+
     /// Whether the token is a special one (end of turn and the like).
     fn is_special(&self, id: TokenId) -> bool;
 

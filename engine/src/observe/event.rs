@@ -1,7 +1,7 @@
 //! The events on the bus. Whoever listens gets all of them; nobody in a request's way waits for a listener.
 
 use crate::device_core::Load;
-use crate::executor::FaultKind;
+use crate::executor::{Capacity, FaultKind};
 use crate::ids::{DeviceId, Epoch, SeqId};
 use crate::time::Time;
 use serde::Serialize;
@@ -12,6 +12,11 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
+    /// A request reached the engine; nothing is known about it yet.
+    Received {
+        /// The request's id.
+        request: Arc<str>,
+    },
     /// A request passed its checks and its sequences are in the queue.
     Admitted {
         /// The request's id.
@@ -72,6 +77,8 @@ pub enum Event {
         device: DeviceId,
         /// Its life.
         epoch: Epoch,
+        /// What it can hold and do.
+        capacity: Capacity,
     },
     /// A device's life ended.
     DeviceDied {
@@ -140,6 +147,8 @@ pub struct StepDone {
     pub prefill_seqs: u32,
     /// Sequences that decoded.
     pub decode_seqs: u32,
+    /// Tokens chosen.
+    pub generated_tokens: u32,
     /// Tokens looked up in the prefix cache.
     pub prefix_queried_tokens: u32,
     /// Tokens of them that were found.

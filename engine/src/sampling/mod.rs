@@ -1,5 +1,115 @@
 //! From a logits row to the next token: processors in a fixed order, then the draw.
+//!
+//! The order, each step skipped at its neutral value:
+//!
+//! 1. `suppress`: suppressed tokens; end ids while fewer than `min_tokens` tokens exist
+//! 2. `bias`: logit bias
+//! 3. `penalty`: repetition penalty (prompt and output), presence and frequency penalty (output)
+//! 4. `ngram`: no repeated n-grams
+//! 5. greedy: the best token, the lowest id among equals; otherwise
+//! 6. `temperature`
+//! 7. `top_k`, `typical`, `top_p`, `min_p`, `cutoff` (epsilon, then eta): each on what the one before left, renormalised
+//! 8. `draw` with the random number of (seed, position)
+//!
+//! To add a rule: a file, a field in `params`, a line in [`Sampler::choose`]. Reported log-probabilities are those of the
+//! unmodified row (`logprobs`).
 
+mod bias;
+mod candidates;
+mod cutoff;
+mod draw;
+mod history;
+mod logprobs;
+mod min_p;
+mod ngram;
 mod params;
+mod penalty;
+mod random;
+mod softmax;
+mod suppress;
+mod temperature;
+mod top_k;
+mod top_p;
+mod typical;
 
-pub use params::SamplingParams;
+pub use candidates::Candidates;
+pub use history::TokenCounts;
+pub use logprobs::{LOWEST_LOGPROB, Logprobs, logprobs};
+pub use params::{InvalidParam, SamplingParams};
+pub use random::{choice_seed, uniform};
+
+use crate::ids::TokenId;
+
+/// Nothing can be chosen from a logits row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadLogits {
+    /// It holds NaN or plus infinity.
+    #[error("the logits hold NaN or infinity")]
+    NotANumber,
+    /// All tokens are at minus infinity.
+    #[error("the logits leave no token to choose")]
+    NoCandidate,
+}
+
+/// What the choice of a sequence's next token depends on, beside the logits.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a> {
+    /// How to choose.
+    pub params: &'a SamplingParams,
+    /// The prompt.
+    pub prompt: &'a [TokenId],
+    /// The output so far; the next token's position is its length.
+    pub output: &'a [TokenId],
+    /// Occurrences of both; needed if [`SamplingParams::counts_tokens`].
+    pub counts: Option<&'a TokenCounts>,
+    /// Tokens that must not come now.
+    pub banned: &'a [TokenId],
+}
+
+/// Chooses tokens. Holds nothing but room for its computations, so one serves all sequences of a device.
+#[derive(Clone, Debug, Default)]
+pub struct Sampler {
+    candidates: Candidates,
+}
+
+impl Sampler {
+    /// Chooses the next token from a logits row, `[vocab]`. The choice depends on the arguments alone.
+    ///
+    /// # Errors
+    /// When the row holds NaN or plus infinity, or leaves no token above minus infinity.
+    pub fn choose(&mut self, row: &[f32], context: Context<'_>) -> Result<TokenId, BadLogits> {
+        let candidates = &mut self.candidates;
+        candidates.begin(row);
+        let params = context.params;
+        change_logits(candidates.row_mut(), context);
+        if params.is_greedy() {
+            return candidates.best();
+        }
+        candidates.max()?;
+        temperature::temperature(candidates, params.temperature);
+        top_k::top_k(candidates, params.top_k);
+        typical::typical_p(candidates, params.typical_p)?;
+        top_p::top_p(candidates, params.top_p)?;
+        min_p::min_p(candidates, params.min_p)?;
+        cutoff::epsilon_cutoff(candidates, params.epsilon_cutoff)?;
+        cutoff::eta_cutoff(candidates, params.eta_cutoff)?;
+        candidates.draw(random::uniform(params.seed, context.output.len() as u64))
+    }
+}
+
+/// The processors that change logits by token id.
+fn change_logits(row: &mut [f32], context: Context<'_>) {
+    let params = context.params;
+    suppress::suppress_tokens(row, context.banned);
+    suppress::suppress_tokens(row, &params.suppress_tokens);
+    bias::logit_bias(row, &params.logit_bias);
+    if let Some(counts) = context.counts {
+        penalty::repetition_penalty(row, counts, params.repetition_penalty);
+        penalty::presence_penalty(row, counts, params.presence_penalty);
+        penalty::frequency_penalty(row, counts, params.frequency_penalty);
+    }
+    ngram::no_repeat_ngram(row, context.prompt, context.output, params.no_repeat_ngram);
+}
+
+#[cfg(test)]
+mod tests;

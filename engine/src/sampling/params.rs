@@ -1,5 +1,6 @@
 //! Sampling parameters: valid by construction, checked once at the dialect's edge.
 
+use super::temperature::GREEDY_BELOW;
 use crate::ids::TokenId;
 
 /// How the next token is chosen. Fields are documented with their neutral value, which switches them off.
@@ -15,14 +16,22 @@ pub struct SamplingParams {
     pub min_p: f32,
     /// Keep the most typical set that reaches this probability. Neutral: 1.
     pub typical_p: f32,
+    /// Keep tokens with at least this probability. Neutral: 0.
+    pub epsilon_cutoff: f32,
+    /// The same with a threshold that falls with the entropy. Neutral: 0.
+    pub eta_cutoff: f32,
     /// Divides (or multiplies, if negative) the logits of tokens that are in prompt or output. Neutral: 1.
     pub repetition_penalty: f32,
     /// Subtracted per occurrence in the output. Neutral: 0.
     pub frequency_penalty: f32,
     /// Subtracted once for tokens in the output. Neutral: 0.
     pub presence_penalty: f32,
+    /// No n-gram of so many tokens comes twice; 0: off.
+    pub no_repeat_ngram: u32,
     /// Added to single logits.
     pub logit_bias: Vec<(TokenId, f32)>,
+    /// Never chosen.
+    pub suppress_tokens: Vec<TokenId>,
     /// Seed of the random numbers; number i of the sequence is a function of (seed, i).
     pub seed: u64,
 }
@@ -36,13 +45,29 @@ impl Default for SamplingParams {
             top_p: 1.0,
             min_p: 0.0,
             typical_p: 1.0,
+            epsilon_cutoff: 0.0,
+            eta_cutoff: 0.0,
             repetition_penalty: 1.0,
             frequency_penalty: 0.0,
             presence_penalty: 0.0,
+            no_repeat_ngram: 0,
             logit_bias: Vec::new(),
+            suppress_tokens: Vec::new(),
             seed: 0,
         }
     }
+}
+
+/// A parameter outside its range.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{field} must be {expected}, not {value}")]
+pub struct InvalidParam {
+    /// Its name, the field's.
+    pub field: &'static str,
+    /// Its value.
+    pub value: String,
+    /// What it may be.
+    pub expected: &'static str,
 }
 
 impl SamplingParams {
@@ -54,12 +79,96 @@ impl SamplingParams {
         }
     }
 
+    /// Whether the best token is taken and nothing is drawn.
+    pub fn is_greedy(&self) -> bool {
+        self.temperature < GREEDY_BELOW
+    }
+
     /// Whether the best logit of the model itself decides: nothing changes the order and nothing is drawn.
     pub fn is_plain_greedy(&self) -> bool {
-        self.temperature == 0.0
-            && self.repetition_penalty == 1.0
-            && self.frequency_penalty == 0.0
-            && self.presence_penalty == 0.0
+        self.is_greedy()
+            && !self.counts_tokens()
+            && self.no_repeat_ngram == 0
             && self.logit_bias.is_empty()
+            && self.suppress_tokens.is_empty()
+    }
+
+    /// Whether a penalty needs to know the tokens so far.
+    pub fn counts_tokens(&self) -> bool {
+        self.repetition_penalty != 1.0
+            || self.frequency_penalty != 0.0
+            || self.presence_penalty != 0.0
+    }
+
+    /// Checks every range. Dialects may have narrower ones of their own.
+    ///
+    /// # Errors
+    /// The first field that is out of its range (NaN always is).
+    pub fn validate(&self) -> Result<(), InvalidParam> {
+        let checks = [
+            (
+                "temperature",
+                self.temperature,
+                0.0..=100.0,
+                "from 0 to 100",
+            ),
+            ("min_p", self.min_p, 0.0..=1.0, "from 0 to 1"),
+            (
+                "epsilon_cutoff",
+                self.epsilon_cutoff,
+                0.0..=1.0,
+                "from 0 to 1",
+            ),
+            ("eta_cutoff", self.eta_cutoff, 0.0..=1.0, "from 0 to 1"),
+            (
+                "frequency_penalty",
+                self.frequency_penalty,
+                -2.0..=2.0,
+                "from -2 to 2",
+            ),
+            (
+                "presence_penalty",
+                self.presence_penalty,
+                -2.0..=2.0,
+                "from -2 to 2",
+            ),
+        ];
+        for (field, value, range, expected) in checks {
+            check(field, value, range.contains(&value), expected)?;
+        }
+        let shares = [("top_p", self.top_p), ("typical_p", self.typical_p)];
+        for (field, value) in shares {
+            let inside = value > 0.0 && value <= 1.0;
+            check(field, value, inside, "above 0 and at most 1")?;
+        }
+        let repetition = self.repetition_penalty;
+        let inside = repetition > 0.0 && repetition.is_finite();
+        check(
+            "repetition_penalty",
+            repetition,
+            inside,
+            "above 0 and finite",
+        )?;
+        for &(_, bias) in &self.logit_bias {
+            let inside = (-100.0..=100.0).contains(&bias);
+            check("logit_bias", bias, inside, "from -100 to 100")?;
+        }
+        Ok(())
+    }
+}
+
+fn check(
+    field: &'static str,
+    value: f32,
+    valid: bool,
+    expected: &'static str,
+) -> Result<(), InvalidParam> {
+    match valid {
+        true => Ok(()),
+        false => Err(InvalidParam {
+            field,
+            value: value.to_string(),
+            expected,
+        }),
     }
 }

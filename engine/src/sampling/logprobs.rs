@@ -1,0 +1,62 @@
+//! Log-probabilities as they are reported: of the model's unmodified distribution, always finite.
+
+use super::top_k::largest;
+use super::{BadLogits, softmax};
+use crate::ids::TokenId;
+
+/// What is written instead of minus infinity, which JSON cannot say.
+pub const LOWEST_LOGPROB: f32 = -9999.0;
+
+/// Log-probability of one token, and of the best ones.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Logprobs {
+    /// Of the token asked for.
+    pub logprob: f32,
+    /// The best tokens with theirs, best first, the lowest id first among equals.
+    pub top: Vec<(TokenId, f32)>,
+}
+
+/// Natural-log probabilities of `token` and of the `top` best tokens of an unmodified logits row, `[vocab]`.
+///
+/// # Errors
+/// When the row holds NaN or plus infinity, or nothing above minus infinity.
+pub fn logprobs(row: &[f32], token: TokenId, top: u32) -> Result<Logprobs, BadLogits> {
+    let log_sum = softmax::log_sum_exp(row, softmax::max(row)?);
+    let reported = |logit: f32| ((f64::from(logit) - log_sum) as f32).clamp(LOWEST_LOGPROB, 0.0);
+    let best = largest(row, (top as usize).min(row.len()));
+    Ok(Logprobs {
+        logprob: row
+            .get(token.0 as usize)
+            .map_or(LOWEST_LOGPROB, |&logit| reported(logit)),
+        top: best
+            .into_iter()
+            .map(|(logit, id)| (TokenId(id), reported(logit)))
+            .collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_of_the_unmodified_row_sorted_and_finite() {
+        let row = [0.2f32.ln(), f32::NEG_INFINITY, 0.5f32.ln(), 0.3f32.ln()];
+        let found = logprobs(&row, TokenId(1), 4).unwrap();
+        assert_eq!(found.logprob, LOWEST_LOGPROB);
+        let ids: Vec<u32> = found.top.iter().map(|(id, _)| id.0).collect();
+        assert_eq!(ids, [2, 3, 0, 1]);
+        assert!((found.top[0].1 - 0.5f32.ln()).abs() < 1e-6);
+        assert_eq!(found.top[3].1, LOWEST_LOGPROB);
+        assert!(logprobs(&[f32::NAN], TokenId(0), 1).is_err());
+    }
+
+    #[test]
+    fn ties_are_listed_by_id_and_none_is_above_zero() {
+        let found = logprobs(&[7.0], TokenId(0), 5).unwrap();
+        assert_eq!((found.logprob, found.top.len()), (0.0, 1));
+        let tied = logprobs(&[1.0; 200], TokenId(9), 3).unwrap();
+        let ids: Vec<u32> = tied.top.iter().map(|(id, _)| id.0).collect();
+        assert_eq!(ids, [0, 1, 2]);
+    }
+}
