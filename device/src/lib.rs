@@ -2,9 +2,11 @@
 //! A model's forward pass is written once over `dyn Device`; a device is one implementation of this trait and must pass
 //! the conformance suite.
 
+pub mod cpu;
 mod error;
 mod tensor;
 
+pub use cpu::{CpuDevice, CpuOptions};
 pub use error::DeviceError;
 pub use tensor::{Dtype, TensorView};
 
@@ -113,10 +115,15 @@ pub trait Device {
     fn info(&self) -> DeviceInfo;
 
     /// Uploads a matrix for `linear`. `parts` are `[out_i, in]` and are stacked along out; `bias` is stacked alike.
-    fn load_linear(&mut self, parts: &[TensorView<'_>], bias: &[TensorView<'_>]) -> Result<Weight, DeviceError>;
+    fn load_linear(
+        &mut self,
+        parts: &[TensorView<'_>],
+        bias: &[TensorView<'_>],
+    ) -> Result<Weight, DeviceError>;
 
     /// Uploads an embedding table `[vocab, dim]`. With `head`, the same weight also serves `linear` (tied embeddings).
-    fn load_embedding(&mut self, table: &TensorView<'_>, head: bool) -> Result<Weight, DeviceError>;
+    fn load_embedding(&mut self, table: &TensorView<'_>, head: bool)
+    -> Result<Weight, DeviceError>;
 
     /// Uploads a vector (a norm's weight) in f32.
     fn load_vector(&mut self, vector: &TensorView<'_>) -> Result<Weight, DeviceError>;
@@ -134,7 +141,14 @@ pub trait Device {
     fn embed(&mut self, table: Weight, ids: &[u32], out: Act) -> Result<(), DeviceError>;
 
     /// `out[r] = x[r] / rms(x[r]) * weight`, `rms(v) = sqrt(mean(v^2) + eps)`.
-    fn rms_norm(&mut self, x: Act, weight: Weight, eps: f32, rows: usize, out: Act) -> Result<(), DeviceError>;
+    fn rms_norm(
+        &mut self,
+        x: Act,
+        weight: Weight,
+        eps: f32,
+        rows: usize,
+        out: Act,
+    ) -> Result<(), DeviceError>;
 
     /// `residual += x`, then `out = rms_norm(residual)`. `x` may be `out`.
     fn add_rms_norm(
@@ -193,7 +207,13 @@ pub trait Device {
     fn take_rows(&mut self, x: Act, rows: &[u32], out: Act) -> Result<(), DeviceError>;
 
     /// Appends `rows` rows of `x` from `first` on to `out`, f32, row-major.
-    fn read_rows(&mut self, x: Act, first: usize, rows: usize, out: &mut Vec<f32>) -> Result<(), DeviceError>;
+    fn read_rows(
+        &mut self,
+        x: Act,
+        first: usize,
+        rows: usize,
+        out: &mut Vec<f32>,
+    ) -> Result<(), DeviceError>;
 
     /// Per row the column with the highest value below `cols` that `allowed` permits (lowest among equals); appends to `out`.
     fn read_argmax(

@@ -1,15 +1,43 @@
-//! SIMD kernels on packed weights, one operator per file, each with its plain reference.
+//! SIMD kernels on packed weights, one operator per file, each with its plain reference in `reference`.
+//! Knows slices of numbers, an instruction set and a thread pool; knows no model, no device and no buffer management.
+//!
+//! The rule behind every file: a row's result has the same bits whatever rows stand beside it, however the work is cut
+//! into tiles, chunks and threads. Sums therefore run in one fixed order, and threads split rows, columns or heads only.
 
-/// Element format of stored weights. Block formats are those of GGUF.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs, non_camel_case_types)]
-pub enum Dtype {
-    F32,
-    F16,
-    BF16,
-    Q4_0,
-    Q4_1,
-    Q8_0,
-    Q4_K,
-    Q6_K,
-}
+#![deny(clippy::undocumented_unsafe_blocks)]
+
+mod add;
+mod aligned;
+mod argmax;
+pub mod attention;
+pub mod dequant;
+mod disjoint;
+mod dtype;
+mod embed;
+mod exp;
+mod isa;
+pub mod kv;
+mod linear;
+mod machine;
+mod norm;
+mod pack;
+mod pool;
+pub mod reference;
+pub mod rope;
+mod silu;
+mod simd;
+mod tile;
+
+pub use add::add;
+pub use argmax::argmax;
+pub use attention::attention;
+pub use dtype::Dtype;
+pub use embed::embed;
+pub use isa::Isa;
+pub use kv::KvCache;
+pub use linear::{PreparedRows, linear};
+pub use machine::Machine;
+pub use norm::{Heads, add_rms_norm, head_norm, rms_norm};
+pub use pack::{Format, PackedMatrix, Source};
+pub use pool::Pool;
+pub use silu::silu_mul;

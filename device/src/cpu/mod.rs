@@ -1,0 +1,404 @@
+//! The CPU device: buffers, weights and cache in main memory, operators from `ropeteam_kernels`.
+//! This file checks what the caller passed and picks the kernel; arithmetic is not here.
+
+mod buffers;
+mod memory;
+mod rotation;
+mod rows;
+mod weights;
+
+use crate::{
+    Act, AttentionShape, ColumnMask, Device, DeviceError, DeviceInfo, KvShape, Precision, Rope,
+    Rows, TensorView, Weight,
+};
+use buffers::Buffers;
+use memory::ensure_free;
+pub use ropeteam_kernels::Isa;
+use ropeteam_kernels::{
+    self as kernels, Format, KvCache, Machine, PreparedRows, attention, kv, rope,
+};
+use rotation::Rotations;
+use rows::{check_heads, check_rows};
+use weights::Weights;
+
+/// How a CPU device works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpuOptions {
+    /// What weights and KV are held in.
+    pub precision: Precision,
+    /// Threads that compute, the calling one included; at least one.
+    pub threads: usize,
+}
+
+/// A CPU with its main memory.
+pub struct CpuDevice {
+    format: Format,
+    machine: Machine,
+    weights: Weights,
+    buffers: Buffers,
+    kv: Option<KvCache>,
+    rotations: Rotations,
+    prepared: PreparedRows,
+    tasks: attention::Tasks,
+}
+
+impl CpuDevice {
+    /// A device that uses the best instructions of this machine.
+    pub fn new(options: CpuOptions) -> Self {
+        Self::with_isa(options, Isa::best())
+    }
+
+    /// A device that uses the instructions of `isa` only.
+    pub fn with_isa(options: CpuOptions, isa: Isa) -> Self {
+        Self {
+            format: match options.precision {
+                Precision::F32 => Format::F32,
+                Precision::Bf16 => Format::Bf16,
+            },
+            machine: Machine::new(isa, options.threads),
+            weights: Weights::default(),
+            buffers: Buffers::default(),
+            kv: None,
+            rotations: Rotations::default(),
+            prepared: PreparedRows::default(),
+            tasks: attention::Tasks::default(),
+        }
+    }
+}
+
+/// A `Shape` error of operator `op`.
+fn shape_error(op: &'static str, detail: String) -> DeviceError {
+    DeviceError::Shape { op, detail }
+}
+
+/// A `Shape` error unless `holds`.
+fn ensure(
+    holds: bool,
+    op: &'static str,
+    detail: impl FnOnce() -> String,
+) -> Result<(), DeviceError> {
+    if holds {
+        Ok(())
+    } else {
+        Err(shape_error(op, detail()))
+    }
+}
+
+fn kv_shape(shape: &KvShape) -> kv::Shape {
+    kv::Shape {
+        layers: shape.layers,
+        blocks: shape.blocks,
+        block_size: shape.block_size,
+        kv_heads: shape.kv_heads,
+        head_dim: shape.head_dim,
+    }
+}
+
+impl Device for CpuDevice {
+    fn info(&self) -> DeviceInfo {
+        let threads = self.machine.threads();
+        DeviceInfo {
+            kind: "cpu",
+            name: format!(
+                "{} ({}, {threads} threads)",
+                memory::cpu_name(),
+                self.machine.isa().name()
+            ),
+            free_bytes: memory::free_bytes(),
+        }
+    }
+
+    fn load_linear(
+        &mut self,
+        parts: &[TensorView<'_>],
+        bias: &[TensorView<'_>],
+    ) -> Result<Weight, DeviceError> {
+        self.weights
+            .load_linear(&mut self.machine, self.format, parts, bias)
+    }
+
+    fn load_embedding(
+        &mut self,
+        table: &TensorView<'_>,
+        head: bool,
+    ) -> Result<Weight, DeviceError> {
+        self.weights
+            .load_embedding(&mut self.machine, self.format, table, head)
+    }
+
+    fn load_vector(&mut self, vector: &TensorView<'_>) -> Result<Weight, DeviceError> {
+        self.weights.load_vector(vector)
+    }
+
+    fn alloc(&mut self, rows: usize, cols: usize) -> Result<Act, DeviceError> {
+        self.buffers.alloc(rows, cols)
+    }
+
+    fn kv_block_bytes(&self, shape: &KvShape) -> u64 {
+        kv_shape(shape).block_bytes(self.format)
+    }
+
+    fn alloc_kv(&mut self, shape: KvShape) -> Result<(), DeviceError> {
+        let sizes = [
+            shape.layers,
+            shape.blocks,
+            shape.block_size,
+            shape.kv_heads,
+            shape.head_dim,
+        ];
+        ensure(!sizes.contains(&0), "alloc_kv", || {
+            format!("a size of {shape:?} is zero")
+        })?;
+        ensure(
+            shape.head_dim <= attention::MAX_HEAD_DIM,
+            "alloc_kv",
+            || {
+                format!(
+                    "heads of {}, at most {}",
+                    shape.head_dim,
+                    attention::MAX_HEAD_DIM
+                )
+            },
+        )?;
+        let slots = shape
+            .blocks
+            .checked_mul(shape.block_size)
+            .and_then(|n| u32::try_from(n).ok());
+        ensure(slots.is_some(), "alloc_kv", || {
+            format!("slots of {shape:?} exceed 32 bits")
+        })?;
+        self.kv = None;
+        let bytes = self
+            .kv_block_bytes(&shape)
+            .saturating_mul(shape.blocks as u64);
+        ensure_free("the KV cache", bytes)?;
+        self.kv = Some(KvCache::new(kv_shape(&shape), self.format));
+        Ok(())
+    }
+
+    fn embed(&mut self, table: Weight, ids: &[u32], out: Act) -> Result<(), DeviceError> {
+        let table = self.weights.table("embed", table)?;
+        let out = self
+            .buffers
+            .rows_mut("embed", out, ids.len(), table.inputs())?;
+        let vocab = table.outputs();
+        if let Some(id) = ids.iter().find(|id| **id as usize >= vocab) {
+            return Err(shape_error(
+                "embed",
+                format!("id {id} in a table of {vocab} rows"),
+            ));
+        }
+        kernels::embed(&mut self.machine, table, ids, out);
+        Ok(())
+    }
+
+    fn rms_norm(
+        &mut self,
+        x: Act,
+        weight: Weight,
+        eps: f32,
+        rows: usize,
+        out: Act,
+    ) -> Result<(), DeviceError> {
+        let weight = self.weights.vector("rms_norm", weight)?;
+        let [x, out] = self
+            .buffers
+            .pair("rms_norm", [x, out], rows, [weight.len(); 2])?;
+        kernels::rms_norm(&mut self.machine, x, weight, eps, out);
+        Ok(())
+    }
+
+    fn add_rms_norm(
+        &mut self,
+        x: Act,
+        residual: Act,
+        weight: Weight,
+        eps: f32,
+        rows: usize,
+        out: Act,
+    ) -> Result<(), DeviceError> {
+        let op = "add_rms_norm";
+        let weight = self.weights.vector(op, weight)?;
+        if x != out {
+            let [x, out] = self.buffers.pair(op, [x, out], rows, [weight.len(); 2])?;
+            out.copy_from_slice(x);
+        }
+        let [out, residual] = self
+            .buffers
+            .pair(op, [out, residual], rows, [weight.len(); 2])?;
+        kernels::add_rms_norm(&mut self.machine, out, residual, weight, eps);
+        Ok(())
+    }
+
+    fn linear(&mut self, x: Act, weight: Weight, rows: usize, out: Act) -> Result<(), DeviceError> {
+        let weight = self.weights.linear("linear", weight)?;
+        let cols = [weight.inputs(), weight.outputs()];
+        let [x, out] = self.buffers.pair("linear", [x, out], rows, cols)?;
+        kernels::linear(&mut self.machine, &mut self.prepared, x, weight, out);
+        Ok(())
+    }
+
+    fn head_norm(
+        &mut self,
+        x: Act,
+        first_col: usize,
+        heads: usize,
+        weight: Weight,
+        eps: f32,
+        rows: usize,
+    ) -> Result<(), DeviceError> {
+        let weight = self.weights.vector("head_norm", weight)?;
+        let cols = self.buffers.cols("head_norm", x)?;
+        let end = heads
+            .checked_mul(weight.len())
+            .and_then(|width| width.checked_add(first_col));
+        ensure(end.is_some_and(|end| end <= cols), "head_norm", || {
+            format!(
+                "{heads} heads of {} from column {first_col} in rows of {cols}",
+                weight.len()
+            )
+        })?;
+        let x = self.buffers.rows_mut("head_norm", x, rows, cols)?;
+        let at = kernels::Heads {
+            cols,
+            first_col,
+            heads,
+        };
+        kernels::head_norm(&mut self.machine, x, at, weight, eps);
+        Ok(())
+    }
+
+    fn rope_and_cache(
+        &mut self,
+        qkv: Act,
+        layer: usize,
+        shape: &AttentionShape,
+        rope: &Rope,
+        rows: &Rows,
+    ) -> Result<(), DeviceError> {
+        let op = "rope_and_cache";
+        let kv = self
+            .kv
+            .as_mut()
+            .ok_or_else(|| shape_error(op, "no KV cache yet".to_owned()))?;
+        check_heads(op, kv.shape(), shape, layer)?;
+        check_rows(op, kv.shape(), rows)?;
+        ensure(2 * rope.inv_freq.len() <= shape.head_dim, op, || {
+            format!(
+                "{} pairs to rotate in heads of {}",
+                rope.inv_freq.len(),
+                shape.head_dim
+            )
+        })?;
+        let cols = (shape.heads + 2 * shape.kv_heads) * shape.head_dim;
+        let x = self.buffers.rows_mut(op, qkv, rows.positions.len(), cols)?;
+        let at = rope::Rotation {
+            cols,
+            heads: shape.heads + shape.kv_heads,
+            head_dim: shape.head_dim,
+            interleaved: rope.interleaved,
+        };
+        let angles = self.rotations.angles(rope, &rows.positions);
+        rope::rotate(&mut self.machine, x, at, angles);
+        let columns = kv::Columns {
+            x,
+            cols,
+            first_col: shape.heads * shape.head_dim,
+        };
+        kv.store(&mut self.machine, layer, &rows.slots, columns);
+        Ok(())
+    }
+
+    fn attention(
+        &mut self,
+        qkv: Act,
+        layer: usize,
+        shape: &AttentionShape,
+        rows: &Rows,
+        out: Act,
+    ) -> Result<(), DeviceError> {
+        let op = "attention";
+        let kv = self
+            .kv
+            .as_ref()
+            .ok_or_else(|| shape_error(op, "no KV cache yet".to_owned()))?;
+        check_heads(op, kv.shape(), shape, layer)?;
+        check_rows(op, kv.shape(), rows)?;
+        let out_cols = shape.heads * shape.head_dim;
+        let cols = out_cols + 2 * shape.kv_heads * shape.head_dim;
+        let [x, out] = self
+            .buffers
+            .pair(op, [qkv, out], rows.positions.len(), [cols, out_cols])?;
+        let query = attention::Query {
+            x,
+            cols,
+            heads: shape.heads,
+            scale: shape.scale,
+            window: shape.window,
+            layer,
+        };
+        let segment = |index: usize| {
+            let segment = &rows.segments[index];
+            attention::Segment {
+                first_row: segment.first_row,
+                rows: segment.rows,
+                first_position: rows.positions[segment.first_row] as usize,
+                blocks: &segment.blocks,
+            }
+        };
+        let segments: (usize, &(dyn Fn(usize) -> _ + Sync)) = (rows.segments.len(), &segment);
+        kernels::attention(&mut self.machine, &mut self.tasks, kv, query, segments, out);
+        Ok(())
+    }
+
+    fn silu_mul(&mut self, x: Act, rows: usize, out: Act) -> Result<(), DeviceError> {
+        let cols = self.buffers.cols("silu_mul", out)?;
+        let [x, out] = self
+            .buffers
+            .pair("silu_mul", [x, out], rows, [2 * cols, cols])?;
+        kernels::silu_mul(&mut self.machine, x, cols, out);
+        Ok(())
+    }
+
+    fn add(&mut self, x: Act, y: Act, rows: usize) -> Result<(), DeviceError> {
+        let cols = self.buffers.cols("add", x)?;
+        let [x, y] = self.buffers.pair("add", [x, y], rows, [cols; 2])?;
+        kernels::add(&mut self.machine, x, y);
+        Ok(())
+    }
+
+    fn take_rows(&mut self, x: Act, rows: &[u32], out: Act) -> Result<(), DeviceError> {
+        self.buffers.take_rows(x, rows, out)
+    }
+
+    fn read_rows(
+        &mut self,
+        x: Act,
+        first: usize,
+        rows: usize,
+        out: &mut Vec<f32>,
+    ) -> Result<(), DeviceError> {
+        out.extend_from_slice(self.buffers.range("read_rows", x, first, rows)?);
+        Ok(())
+    }
+
+    fn read_argmax(
+        &mut self,
+        x: Act,
+        first: usize,
+        rows: usize,
+        allowed: &ColumnMask,
+        out: &mut Vec<u32>,
+    ) -> Result<(), DeviceError> {
+        let op = "read_argmax";
+        let cols = self.buffers.cols(op, x)?;
+        ensure(allowed.limit <= cols, op, || {
+            format!("limit {} in rows of {cols}", allowed.limit)
+        })?;
+        for row in self.buffers.range(op, x, first, rows)?.chunks_exact(cols) {
+            let best = kernels::argmax(&self.machine, &row[..allowed.limit], &allowed.holes);
+            out.push(best.ok_or_else(|| shape_error(op, "no column is allowed".to_owned()))?);
+        }
+        Ok(())
+    }
+}

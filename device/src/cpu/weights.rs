@@ -1,0 +1,204 @@
+//! The weights of a CPU device, packed at load.
+
+use super::memory::ensure_free;
+use super::{ensure, shape_error};
+use crate::{DeviceError, TensorView, Weight};
+use ropeteam_kernels::dequant::dequant_row;
+use ropeteam_kernels::{Format, Machine, PackedMatrix, Source};
+
+/// All weights; `Weight(i)` is the i-th.
+#[derive(Default)]
+pub(super) struct Weights(Vec<Held>);
+
+enum Held {
+    Linear(PackedMatrix),
+    /// An embedding table; with `head` it is a linear weight as well.
+    Table {
+        matrix: PackedMatrix,
+        head: bool,
+    },
+    Vector(Vec<f32>),
+}
+
+impl Held {
+    fn kind(&self) -> &'static str {
+        match self {
+            Held::Linear(_) => "a linear weight",
+            Held::Table { head: true, .. } => "an embedding and head",
+            Held::Table { head: false, .. } => "an embedding",
+            Held::Vector(_) => "a vector",
+        }
+    }
+}
+
+impl Weights {
+    pub(super) fn load_linear(
+        &mut self,
+        machine: &mut Machine,
+        format: Format,
+        parts: &[TensorView<'_>],
+        bias: &[TensorView<'_>],
+    ) -> Result<Weight, DeviceError> {
+        let op = "load_linear";
+        let mut values = Vec::new();
+        for vector in bias {
+            append_vector(op, vector, &mut values)?;
+        }
+        let matrix = pack(op, machine, format, parts, &values)?;
+        Ok(self.push(Held::Linear(matrix)))
+    }
+
+    pub(super) fn load_embedding(
+        &mut self,
+        machine: &mut Machine,
+        format: Format,
+        table: &TensorView<'_>,
+        head: bool,
+    ) -> Result<Weight, DeviceError> {
+        let matrix = pack("load_embedding", machine, format, &[*table], &[])?;
+        Ok(self.push(Held::Table { matrix, head }))
+    }
+
+    pub(super) fn load_vector(&mut self, vector: &TensorView<'_>) -> Result<Weight, DeviceError> {
+        let mut values = Vec::new();
+        append_vector("load_vector", vector, &mut values)?;
+        ensure(!values.is_empty(), "load_vector", || {
+            "a vector without elements".to_owned()
+        })?;
+        Ok(self.push(Held::Vector(values)))
+    }
+
+    fn push(&mut self, held: Held) -> Weight {
+        self.0.push(held);
+        Weight(self.0.len() as u32 - 1)
+    }
+
+    fn get(&self, op: &'static str, weight: Weight) -> Result<&Held, DeviceError> {
+        self.0
+            .get(weight.0 as usize)
+            .ok_or_else(|| shape_error(op, format!("no weight {}", weight.0)))
+    }
+
+    /// A weight that `linear` takes.
+    pub(super) fn linear(
+        &self,
+        op: &'static str,
+        weight: Weight,
+    ) -> Result<&PackedMatrix, DeviceError> {
+        match self.get(op, weight)? {
+            Held::Linear(matrix) | Held::Table { matrix, head: true } => Ok(matrix),
+            other => Err(shape_error(
+                op,
+                format!("weight {} is {}", weight.0, other.kind()),
+            )),
+        }
+    }
+
+    /// An embedding table.
+    pub(super) fn table(
+        &self,
+        op: &'static str,
+        weight: Weight,
+    ) -> Result<&PackedMatrix, DeviceError> {
+        match self.get(op, weight)? {
+            Held::Table { matrix, .. } => Ok(matrix),
+            other => Err(shape_error(
+                op,
+                format!("weight {} is {}", weight.0, other.kind()),
+            )),
+        }
+    }
+
+    /// A vector.
+    pub(super) fn vector(&self, op: &'static str, weight: Weight) -> Result<&[f32], DeviceError> {
+        match self.get(op, weight)? {
+            Held::Vector(values) => Ok(values),
+            other => Err(shape_error(
+                op,
+                format!("weight {} is {}", weight.0, other.kind()),
+            )),
+        }
+    }
+}
+
+fn pack(
+    op: &'static str,
+    machine: &mut Machine,
+    format: Format,
+    parts: &[TensorView<'_>],
+    bias: &[f32],
+) -> Result<PackedMatrix, DeviceError> {
+    let inputs = parts.first().map_or(0, |part| part.shape[1]);
+    let outputs: usize = parts.iter().map(|part| part.shape[0]).sum();
+    ensure(inputs > 0 && outputs > 0, op, || {
+        format!("a matrix [{outputs}, {inputs}]")
+    })?;
+    for part in parts {
+        ensure(part.shape[1] == inputs, op, || {
+            format!("a part of {} columns beside one of {inputs}", part.shape[1])
+        })?;
+        check_bytes(op, part)?;
+    }
+    ensure(bias.is_empty() || bias.len() == outputs, op, || {
+        format!("{} bias values for {outputs} outputs", bias.len())
+    })?;
+    ensure_free("weights", PackedMatrix::bytes(format, outputs, inputs))?;
+    let sources: Vec<_> = parts
+        .iter()
+        .map(|part| Source {
+            dtype: part.dtype,
+            rows: part.shape[0],
+            bytes: part.bytes,
+            row_order: part.row_order,
+        })
+        .collect();
+    Ok(PackedMatrix::pack(machine, format, inputs, &sources, bias))
+}
+
+/// The view's bytes are as many as its shape says, and its row order stays inside.
+fn check_bytes(op: &'static str, view: &TensorView<'_>) -> Result<(), DeviceError> {
+    let [rows, cols] = view.shape;
+    let expected = view
+        .dtype
+        .row_bytes(cols)
+        .and_then(|width| width.checked_mul(rows));
+    ensure(expected == Some(view.bytes.len()), op, || {
+        format!(
+            "{} bytes for {:?} [{rows}, {cols}]",
+            view.bytes.len(),
+            view.dtype
+        )
+    })?;
+    let Some(order) = view.row_order else {
+        return Ok(());
+    };
+    ensure(order.len() == rows, op, || {
+        format!("an order of {} rows for {rows}", order.len())
+    })?;
+    match order.iter().find(|row| **row as usize >= rows) {
+        Some(row) => Err(shape_error(
+            op,
+            format!("row {row} in the order of {rows} rows"),
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Appends a vector in f32. Its shape is `[n, 1]` (then `row_order` moves elements) or `[1, n]`.
+fn append_vector(
+    op: &'static str,
+    view: &TensorView<'_>,
+    out: &mut Vec<f32>,
+) -> Result<(), DeviceError> {
+    check_bytes(op, view)?;
+    ensure(view.shape.contains(&1), op, || {
+        format!("a vector of shape {:?}", view.shape)
+    })?;
+    let mut values = vec![0.0; view.shape[0] * view.shape[1]];
+    dequant_row(view.dtype, view.bytes, &mut values);
+    match view.row_order.filter(|_| view.shape[1] == 1) {
+        Some(order) => out.extend(order.iter().map(|row| values[*row as usize])),
+        None => out.extend_from_slice(&values),
+    }
+    Ok(())
+}

@@ -1,0 +1,84 @@
+//! Which instructions the kernels use: found out at run time, once, and then a value that stands for the permission.
+
+use crate::simd::{Bf16, portable};
+#[cfg(target_arch = "x86_64")]
+use crate::simd::{avx2, avx512};
+
+/// An instruction set that this machine has. Values exist only for those.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Isa(Level);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Level {
+    Portable,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+    #[cfg(target_arch = "x86_64")]
+    Avx512Bf16,
+}
+
+/// A piece of work written for any instruction set. `run` must be `#[inline(always)]`, and so must all that it calls
+/// on vectors, or it is compiled without the instructions it asks for.
+pub(crate) trait Kernel {
+    type Output;
+    fn run<S: Bf16>(self, simd: S) -> Self::Output;
+}
+
+impl Isa {
+    /// The best instruction set of this machine.
+    pub fn best() -> Self {
+        let mut all = Self::all();
+        all.pop().unwrap_or(Isa(Level::Portable))
+    }
+
+    /// All that this machine has, slowest first.
+    pub fn all() -> Vec<Self> {
+        let mut all = vec![Isa(Level::Portable)];
+        #[cfg(target_arch = "x86_64")]
+        {
+            let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+            let avx512 = avx2
+                && is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512vl")
+                && is_x86_feature_detected!("avx512dq");
+            all.extend(avx2.then_some(Isa(Level::Avx2)));
+            all.extend(avx512.then_some(Isa(Level::Avx512)));
+            let bf16 = avx512 && is_x86_feature_detected!("avx512bf16");
+            all.extend(bf16.then_some(Isa(Level::Avx512Bf16)));
+        }
+        all
+    }
+
+    /// Its name, for people.
+    pub fn name(self) -> &'static str {
+        match self.0 {
+            Level::Portable => "portable",
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => "AVX2",
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => "AVX-512",
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512Bf16 => "AVX-512 BF16",
+        }
+    }
+
+    /// Runs `kernel`, compiled for this instruction set.
+    #[inline]
+    pub(crate) fn dispatch<K: Kernel>(self, kernel: K) -> K::Output {
+        match self.0 {
+            Level::Portable => kernel.run(portable::Portable),
+            // SAFETY: a value of this level is made only in `all`, after the machine was found to have AVX2 and FMA.
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => unsafe { avx2::run(kernel) },
+            // SAFETY: likewise, AVX-512 F, BW, VL and DQ.
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => unsafe { avx512::run(kernel) },
+            // SAFETY: likewise, the same and AVX-512 BF16.
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512Bf16 => unsafe { avx512::run_bf16(kernel) },
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The paged KV cache, laid out as panels for the register tile. Blocks are the caller's; a slot is
+//! `block * block_size + offset`.
+//!
+//! Within a layer, block and head, positions come in groups of sixteen (the last group of a block may be padded). Keys of a
+//! group are a panel of sixteen outputs, one per position, with a line per step of head elements. Values are panels of sixteen
+//! head elements with a line per step of positions.
+
+use crate::aligned::{AlignedLines, LANES, Line};
+use crate::disjoint::Disjoint;
+use crate::pack::pack_pair;
+use crate::{Format, Machine};
+
+/// Shape of a cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Decoder layers.
+    pub layers: usize,
+    /// Blocks in the pool.
+    pub blocks: usize,
+    /// Positions per block.
+    pub block_size: usize,
+    /// KV heads.
+    pub kv_heads: usize,
+    /// Elements per head.
+    pub head_dim: usize,
+}
+
+impl Shape {
+    /// Groups of sixteen positions per block.
+    pub(crate) fn groups(&self) -> usize {
+        self.block_size.div_ceil(LANES)
+    }
+
+    /// Panels of sixteen head elements.
+    pub(crate) fn panels(&self) -> usize {
+        self.head_dim.div_ceil(LANES)
+    }
+
+    fn head_lines(&self, format: Format) -> usize {
+        let per_line = format.inputs_per_line();
+        self.groups() * (self.head_dim.div_ceil(per_line) + self.panels() * LANES / per_line)
+    }
+
+    /// Bytes that one block takes, all layers, keys and values; saturating.
+    pub fn block_bytes(&self, format: Format) -> u64 {
+        let lines = self
+            .layers
+            .saturating_mul(self.kv_heads)
+            .saturating_mul(self.head_lines(format));
+        (lines as u64).saturating_mul(size_of::<Line>() as u64)
+    }
+}
+
+/// Keys and values of all layers.
+pub struct KvCache {
+    shape: Shape,
+    format: Format,
+    lines: AlignedLines,
+}
+
+impl KvCache {
+    /// An empty cache.
+    pub fn new(shape: Shape, format: Format) -> Self {
+        let lines = shape.layers * shape.blocks * shape.kv_heads * shape.head_lines(format);
+        Self {
+            shape,
+            format,
+            lines: AlignedLines::zeroed(lines),
+        }
+    }
+
+    /// Its shape.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// What its numbers are held as.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Steps (lines) of one group's key panel.
+    pub(crate) fn key_steps(&self) -> usize {
+        self.shape.head_dim.div_ceil(self.format.inputs_per_line())
+    }
+
+    /// Steps (lines) that one group takes in a value panel.
+    pub(crate) fn group_steps(&self) -> usize {
+        LANES / self.format.inputs_per_line()
+    }
+
+    fn head_start(&self, layer: usize, block: usize, head: usize) -> usize {
+        ((layer * self.shape.blocks + block) * self.shape.kv_heads + head)
+            * self.shape.head_lines(self.format)
+    }
+
+    /// Key panel and value panels of one head in one block: `groups * key_steps` lines, then `panels * groups * group_steps`.
+    pub(crate) fn head(&self, layer: usize, block: usize, head: usize) -> (&[Line], &[Line]) {
+        let start = self.head_start(layer, block, head);
+        self.lines.lines()[start..][..self.shape.head_lines(self.format)]
+            .split_at(self.shape.groups() * self.key_steps())
+    }
+
+    /// Stores keys and values of `slots.len()` rows in `layer`. Rows of `kv` are `cols` wide; at column `first_col` stand the
+    /// keys of all heads, then the values. Slots of one block come in ascending order.
+    ///
+    /// # Panics
+    /// When a slot or the layer lies outside the cache, or the columns outside a row.
+    pub fn store(&mut self, machine: &mut Machine, layer: usize, slots: &[u32], kv: Columns<'_>) {
+        let shape = self.shape;
+        assert!(layer < shape.layers, "layer {layer} of {}", shape.layers);
+        let width = shape.kv_heads * shape.head_dim;
+        let key_lines = shape.groups() * self.key_steps();
+        let head_lines = shape.head_lines(self.format);
+        let format = self.format;
+        let start = self.head_start(layer, 0, 0);
+        let lines = Disjoint::new(self.lines.lines_mut());
+        let store_head = |head: usize| {
+            for (slot, row) in slots.iter().zip(kv.x.chunks_exact(kv.cols)) {
+                let (block, offset) = (
+                    *slot as usize / shape.block_size,
+                    *slot as usize % shape.block_size,
+                );
+                assert!(
+                    block < shape.blocks,
+                    "slot {slot} of {} blocks",
+                    shape.blocks
+                );
+                let first = start + (block * shape.kv_heads + head) * head_lines;
+                // SAFETY: each head belongs to one task, which holds one block of it at a time.
+                let (keys, values) =
+                    unsafe { lines.part(first, head_lines) }.split_at_mut(key_lines);
+                let at = kv.first_col + head * shape.head_dim;
+                let (key, value) = (
+                    &row[at..][..shape.head_dim],
+                    &row[at + width..][..shape.head_dim],
+                );
+                store_key(format, keys, key, offset);
+                store_value(format, values, value, offset, shape.groups());
+            }
+        };
+        if slots.len() < ROWS_WORTH_THREADS {
+            (0..shape.kv_heads).for_each(store_head);
+        } else {
+            machine.pool.run(shape.kv_heads, &store_head);
+        }
+    }
+}
+
+/// Rows below which storing is done before another thread is awake.
+const ROWS_WORTH_THREADS: usize = 32;
+
+/// Some columns of rows.
+#[derive(Clone, Copy, Debug)]
+pub struct Columns<'a> {
+    /// The rows.
+    pub x: &'a [f32],
+    /// Width of a row.
+    pub cols: usize,
+    /// First of the columns meant.
+    pub first_col: usize,
+}
+
+fn store_key(format: Format, keys: &mut [Line], key: &[f32], offset: usize) {
+    let (group, lane) = (offset / LANES, offset % LANES);
+    let steps = key.len().div_ceil(format.inputs_per_line());
+    let panel = &mut keys[group * steps..][..steps];
+    match format {
+        Format::F32 => {
+            for (line, x) in panel.iter_mut().zip(key) {
+                line[lane] = x.to_bits();
+            }
+        }
+        Format::Bf16 => {
+            for (line, pair) in panel.iter_mut().zip(key.chunks(2)) {
+                line[lane] = pack_pair(pair[0], pair.get(1).copied().unwrap_or(0.0));
+            }
+        }
+    }
+}
+
+fn store_value(format: Format, values: &mut [Line], value: &[f32], offset: usize, groups: usize) {
+    let panel_lines = groups * LANES / format.inputs_per_line();
+    for (panel, value) in values
+        .chunks_exact_mut(panel_lines)
+        .zip(value.chunks(LANES))
+    {
+        let line = &mut panel[offset / format.inputs_per_line()];
+        match format {
+            Format::F32 => {
+                for (word, x) in line.iter_mut().zip(value) {
+                    *word = x.to_bits();
+                }
+            }
+            // The even position of a pair comes first. It clears the odd one, so that what an earlier owner left there, be it
+            // infinite, never meets a product.
+            Format::Bf16 if offset.is_multiple_of(2) => {
+                for (word, x) in line.iter_mut().zip(value) {
+                    *word = pack_pair(*x, 0.0);
+                }
+            }
+            Format::Bf16 => {
+                for (word, x) in line.iter_mut().zip(value) {
+                    *word = *word & 0xffff | pack_pair(0.0, *x);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! A fork-join pool: the caller and its workers claim the tasks of one job from a counter. Between jobs a worker spins for some
+//! microseconds and then sleeps. The caller waits only for workers that have joined the job, so a worker that the system
+//! does not run costs nothing. Work stealing, nesting and priorities are not here.
+
+use std::any::Any;
+use std::cell::UnsafeCell;
+use std::hint::spin_loop;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long an idle thread looks for news before it sleeps. Longer than the gap between two operators of a step.
+const SPIN: Duration = Duration::from_micros(40);
+
+/// `state` holds the number of the job, whether it may be joined, and how many workers are in it.
+const OPEN: u64 = 1 << 31;
+const WORKERS: u64 = OPEN - 1;
+const JOB: u32 = 32;
+
+type Task<'a> = dyn Fn(usize) + Sync + 'a;
+
+/// Threads that run the tasks of one job at a time.
+pub struct Pool {
+    shared: Arc<Shared>,
+    workers: Vec<JoinHandle<()>>,
+}
+
+struct Shared {
+    state: AtomicU64,
+    next_task: AtomicUsize,
+    job: UnsafeCell<Option<Job>>,
+    stop: AtomicBool,
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
+    /// Threads that sleep, or are about to, on `wake` (workers) and on `done` (the caller).
+    sleeping_workers: AtomicUsize,
+    sleeping_caller: AtomicBool,
+    bed: Mutex<()>,
+    wake: Condvar,
+    done: Condvar,
+}
+
+#[derive(Clone, Copy)]
+struct Job {
+    task: *const Task<'static>,
+    tasks: usize,
+}
+
+// SAFETY: `job` is written only by the caller while the job is closed and no worker is in it, and read only by workers that
+// joined it through `state`; the two are ordered by the acquire and release operations on `state`. The pointer in it leads to a
+// `Sync` closure that outlives the job, since `Pool::run` returns only after the last worker has left. All else is atomic or
+// locked.
+unsafe impl Sync for Shared {}
+// SAFETY: as above; nothing in it belongs to one thread.
+unsafe impl Send for Shared {}
+
+impl Pool {
+    /// A pool that runs jobs on `threads` threads, the calling one included; at least one.
+    pub fn new(threads: usize) -> Self {
+        let shared = Arc::new(Shared {
+            state: AtomicU64::new(0),
+            next_task: AtomicUsize::new(0),
+            job: UnsafeCell::new(None),
+            stop: AtomicBool::new(false),
+            panic: Mutex::new(None),
+            sleeping_workers: AtomicUsize::new(0),
+            sleeping_caller: AtomicBool::new(false),
+            bed: Mutex::new(()),
+            wake: Condvar::new(),
+            done: Condvar::new(),
+        });
+        // A worker that the system refuses to start is no fault: the others do its share.
+        let workers = (1..threads)
+            .map_while(|n| {
+                let shared = shared.clone();
+                std::thread::Builder::new()
+                    .name(format!("kernel-{n}"))
+                    .spawn(move || shared.work())
+                    .ok()
+            })
+            .collect();
+        Self { shared, workers }
+    }
+
+    /// Threads that take part in a job, the calling one included.
+    pub fn threads(&self) -> usize {
+        self.workers.len() + 1
+    }
+
+    /// Runs `task(0) .. task(tasks - 1)`, in any order and on any thread, and returns when all are done.
+    ///
+    /// # Panics
+    /// With the payload of a task that panicked, after every other thread has left the job.
+    pub fn run(&mut self, tasks: usize, task: &Task<'_>) {
+        if tasks <= 1 || self.workers.is_empty() {
+            (0..tasks).for_each(task);
+            return;
+        }
+        self.shared.open(tasks, task);
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.shared.claim_tasks(task, tasks)));
+        if outcome.is_err() {
+            self.shared.next_task.store(tasks, Ordering::Relaxed);
+        }
+        self.shared.close();
+        let panic = lock(&self.shared.panic).take().or(outcome.err());
+        if let Some(panic) = panic {
+            resume_unwind(panic);
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::SeqCst);
+        {
+            let _bed = lock(&self.shared.bed);
+            self.shared.wake.notify_all();
+        }
+        for worker in self.workers.drain(..) {
+            // A worker catches the panics of its tasks, so it ends by itself; nothing is left to report.
+            let _ = worker.join();
+        }
+    }
+}
+
+impl Shared {
+    fn open(&self, tasks: usize, task: &Task<'_>) {
+        // SAFETY: only the lifetime is erased. Workers use the pointer while they are in the job, and `close`, which `run` always
+        // reaches, returns after the last of them has left.
+        let task = unsafe { std::mem::transmute::<*const Task<'_>, *const Task<'static>>(task) };
+        // SAFETY: the job is closed and empty (`close` of the one before made sure), and `run` holds the pool exclusively.
+        unsafe { *self.job.get() = Some(Job { task, tasks }) };
+        self.next_task.store(0, Ordering::Relaxed);
+        let job = (self.state.load(Ordering::Relaxed) >> JOB).wrapping_add(1) & u64::from(u32::MAX);
+        self.state.store(job << JOB | OPEN, Ordering::SeqCst);
+        if self.sleeping_workers.load(Ordering::SeqCst) > 0 {
+            let _bed = lock(&self.bed);
+            self.wake.notify_all();
+        }
+    }
+
+    /// Lets no more workers in and waits for those inside.
+    fn close(&self) {
+        self.state.fetch_and(!OPEN, Ordering::SeqCst);
+        let empty = || self.state.load(Ordering::SeqCst) & WORKERS == 0;
+        if spin_until(empty) {
+            return;
+        }
+        let mut bed = lock(&self.bed);
+        self.sleeping_caller.store(true, Ordering::SeqCst);
+        while !empty() {
+            bed = self.done.wait(bed).unwrap_or_else(PoisonError::into_inner);
+        }
+        self.sleeping_caller.store(false, Ordering::SeqCst);
+    }
+
+    fn claim_tasks(&self, task: &Task<'_>, tasks: usize) {
+        loop {
+            let claimed = self.next_task.fetch_add(1, Ordering::Relaxed);
+            if claimed >= tasks {
+                return;
+            }
+            task(claimed);
+        }
+    }
+
+    /// The life of a worker.
+    fn work(&self) {
+        let mut seen = 0;
+        while let Some(job) = self.await_job_after(seen) {
+            seen = job;
+            self.join(job);
+        }
+    }
+
+    /// The number of an open job other than `seen`; `None` when the pool ends.
+    fn await_job_after(&self, seen: u64) -> Option<u64> {
+        let stop = || self.stop.load(Ordering::SeqCst);
+        let news = || {
+            let state = self.state.load(Ordering::SeqCst);
+            state & OPEN != 0 && state >> JOB != seen
+        };
+        if !spin_until(|| news() || stop()) {
+            let mut bed = lock(&self.bed);
+            self.sleeping_workers.fetch_add(1, Ordering::SeqCst);
+            while !news() && !stop() {
+                bed = self.wake.wait(bed).unwrap_or_else(PoisonError::into_inner);
+            }
+            self.sleeping_workers.fetch_sub(1, Ordering::SeqCst);
+        }
+        (!stop()).then(|| self.state.load(Ordering::SeqCst) >> JOB)
+    }
+
+    /// Takes part in job `number` if it is still open.
+    fn join(&self, number: u64) {
+        let joined = self
+            .state
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |state| {
+                (state & OPEN != 0 && state >> JOB == number).then_some(state + 1)
+            });
+        if joined.is_err() {
+            return;
+        }
+        // SAFETY: the worker is counted in `state`, so the caller neither replaces the job nor returns from `run`.
+        let job = unsafe { *self.job.get() };
+        if let Some(Job { task, tasks }) = job {
+            // SAFETY: as above: the closure lives until `run` returns.
+            let task = unsafe { &*task };
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.claim_tasks(task, tasks))) {
+                self.next_task.store(tasks, Ordering::Relaxed);
+                lock(&self.panic).get_or_insert(panic);
+            }
+        }
+        self.state.fetch_sub(1, Ordering::SeqCst);
+        if self.sleeping_caller.load(Ordering::SeqCst) {
+            let _bed = lock(&self.bed);
+            self.done.notify_one();
+        }
+    }
+}
+
+/// Spins until `condition` holds; false when `SPIN` has passed.
+fn spin_until(condition: impl Fn() -> bool) -> bool {
+    let mut since = None;
+    loop {
+        for _ in 0..64 {
+            if condition() {
+                return true;
+            }
+            spin_loop();
+        }
+        if since.get_or_insert_with(Instant::now).elapsed() > SPIN {
+            return false;
+        }
+    }
+}
+
+/// A panicking task never holds one of these locks, so a poisoned one is in order.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(pool: &mut Pool, tasks: usize) -> Vec<usize> {
+        let counts: Vec<_> = (0..tasks).map(|_| AtomicUsize::new(0)).collect();
+        pool.run(tasks, &|i| {
+            counts[i].fetch_add(1, Ordering::Relaxed);
+        });
+        counts.into_iter().map(AtomicUsize::into_inner).collect()
+    }
+
+    #[test]
+    fn every_task_runs_once() {
+        for threads in [1, 2, 5] {
+            let mut pool = Pool::new(threads);
+            assert_eq!(pool.threads(), threads);
+            for round in 0..300 {
+                let tasks = round % 23;
+                assert_eq!(counts(&mut pool, tasks), vec![1; tasks]);
+            }
+        }
+    }
+
+    #[test]
+    fn sleeping_workers_wake_for_the_next_job() {
+        let mut pool = Pool::new(3);
+        for _ in 0..5 {
+            std::thread::sleep(SPIN * 20);
+            assert_eq!(counts(&mut pool, 8), vec![1; 8]);
+        }
+    }
+
+    #[test]
+    fn a_panic_in_a_task_reaches_the_caller_and_the_pool_goes_on() {
+        let mut pool = Pool::new(3);
+        for bad in 0..16 {
+            let outcome = catch_unwind(AssertUnwindSafe(|| {
+                pool.run(16, &|i| {
+                    std::thread::sleep(Duration::from_micros(20));
+                    assert_ne!(i, bad, "task {bad} fails");
+                });
+            }));
+            assert!(outcome.is_err());
+            assert_eq!(counts(&mut pool, 9), vec![1; 9]);
+        }
+    }
+
+    #[test]
+    fn a_slow_worker_is_waited_for() {
+        let mut pool = Pool::new(2);
+        let finished = AtomicUsize::new(0);
+        pool.run(2, &|_| {
+            std::thread::sleep(Duration::from_millis(3));
+            finished.fetch_add(1, Ordering::SeqCst);
+        });
+        assert_eq!(finished.load(Ordering::SeqCst), 2);
+    }
+}

@@ -1,0 +1,122 @@
+//! Sixteen lanes as two 256-bit registers, with AVX2 and FMA.
+
+use super::{Bf16, Simd, by_intrinsics};
+use crate::aligned::{LANES, Line};
+use crate::isa::Kernel;
+use std::arch::x86_64::*;
+
+/// The permission to use AVX2 and FMA.
+#[derive(Clone, Copy)]
+pub(crate) struct Avx2(());
+
+/// Runs `kernel`, compiled for AVX2 and FMA.
+///
+/// # Safety
+/// The machine has both.
+#[target_feature(enable = "avx2,fma")]
+pub(crate) unsafe fn run<K: Kernel>(kernel: K) -> K::Output {
+    kernel.run(Avx2(()))
+}
+
+/// Lanes 0..8 and 8..16.
+#[derive(Clone, Copy)]
+pub(crate) struct V(__m256, __m256);
+
+impl Simd for Avx2 {
+    type V = V;
+    const TILE: (usize, usize) = (4, 1);
+
+    by_intrinsics! {
+        splat(x: f32) -> V = V(_mm256_set1_ps(x), _mm256_set1_ps(x));
+        load(x: &[f32; LANES]) -> V = V(_mm256_loadu_ps(x.as_ptr()), _mm256_loadu_ps(x.as_ptr().add(8)));
+        load_bits(x: &Line) -> V =
+            V(_mm256_loadu_ps(x.as_ptr().cast()), _mm256_loadu_ps(x.as_ptr().add(8).cast()));
+        store(v: V, out: &mut [f32; LANES]) = {
+            _mm256_storeu_ps(out.as_mut_ptr(), v.0);
+            _mm256_storeu_ps(out.as_mut_ptr().add(8), v.1);
+        };
+        add(a: V, b: V) -> V = V(_mm256_add_ps(a.0, b.0), _mm256_add_ps(a.1, b.1));
+        sub(a: V, b: V) -> V = V(_mm256_sub_ps(a.0, b.0), _mm256_sub_ps(a.1, b.1));
+        mul(a: V, b: V) -> V = V(_mm256_mul_ps(a.0, b.0), _mm256_mul_ps(a.1, b.1));
+        div(a: V, b: V) -> V = V(_mm256_div_ps(a.0, b.0), _mm256_div_ps(a.1, b.1));
+        mul_add(a: V, b: V, c: V) -> V = V(_mm256_fmadd_ps(a.0, b.0, c.0), _mm256_fmadd_ps(a.1, b.1, c.1));
+        max(a: V, b: V) -> V = V(_mm256_max_ps(a.0, b.0), _mm256_max_ps(a.1, b.1));
+        min(a: V, b: V) -> V = V(_mm256_min_ps(a.0, b.0), _mm256_min_ps(a.1, b.1));
+        if_less(a: V, b: V, yes: V, no: V) -> V = V(
+            _mm256_blendv_ps(no.0, yes.0, _mm256_cmp_ps::<_CMP_LT_OQ>(a.0, b.0)),
+            _mm256_blendv_ps(no.1, yes.1, _mm256_cmp_ps::<_CMP_LT_OQ>(a.1, b.1)),
+        );
+        pow2(t: V) -> V = V(pow2(t.0), pow2(t.1));
+    }
+}
+
+impl Bf16 for Avx2 {
+    type X = (V, V);
+    type W = (V, V);
+    const PAIR_WORDS: usize = 2;
+
+    #[inline(always)]
+    fn prepare(self, x: &[f32; 2 * LANES], out: &mut [u32]) {
+        let (out, _) = out.as_chunks_mut::<8>();
+        for (x, out) in x.as_chunks::<8>().0.iter().zip(out) {
+            // SAFETY: `self` exists only where `Isa` found AVX2; load and store are unaligned, on references to 32 bytes.
+            unsafe {
+                _mm256_storeu_si256(out.as_mut_ptr().cast(), round(_mm256_loadu_ps(x.as_ptr())))
+            }
+        }
+    }
+    #[inline(always)]
+    fn pair(self, words: &[u32]) -> (V, V) {
+        (
+            self.splat(f32::from_bits(words[0])),
+            self.splat(f32::from_bits(words[1])),
+        )
+    }
+    by_intrinsics! {
+        line(line: &Line) -> (V, V) = {
+            let low = _mm256_loadu_si256(line.as_ptr().cast());
+            let high = _mm256_loadu_si256(line.as_ptr().add(8).cast());
+            (V(first(low), first(high)), V(second(low), second(high)))
+        };
+    }
+    #[inline(always)]
+    fn dot(self, x: (V, V), w: (V, V), acc: V) -> V {
+        self.mul_add(x.1, w.1, self.mul_add(x.0, w.0, acc))
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn pow2(t: __m256) -> __m256 {
+    let shifted = _mm256_slli_epi32::<23>(_mm256_castps_si256(t));
+    _mm256_castsi256_ps(_mm256_add_epi32(shifted, _mm256_set1_epi32(0x3f80_0000)))
+}
+
+/// The bf16 in the low halves, widened.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn first(pairs: __m256i) -> __m256 {
+    _mm256_castsi256_ps(_mm256_slli_epi32::<16>(pairs))
+}
+
+/// The bf16 in the high halves, widened.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn second(pairs: __m256i) -> __m256 {
+    _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32(-0x1_0000)))
+}
+
+/// Rounds to bf16, to nearest, ties to even; the result is an f32 again. NaN stays NaN.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn round(x: __m256) -> __m256i {
+    let bits = _mm256_castps_si256(x);
+    let odd = _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
+    let up = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+    let quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x0040_0000));
+    let nan = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_UNORD_Q>(x, x));
+    _mm256_and_si256(
+        _mm256_blendv_epi8(up, quiet, nan),
+        _mm256_set1_epi32(-0x1_0000),
+    )
+}

@@ -1,0 +1,119 @@
+//! Sixteen f32 lanes, the same on every instruction set, and products of bf16 pairs.
+//! A value of an implementing type is the permission to use its instructions; it is made by `Isa::dispatch` only.
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx2;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx512;
+pub(crate) mod portable;
+
+use crate::aligned::{LANES, Line};
+
+/// Operations on sixteen f32 lanes.
+pub(crate) trait Simd: Copy + Send + Sync + 'static {
+    /// Sixteen lanes.
+    type V: Copy;
+
+    /// Rows and panels of the largest register tile (see `tile`).
+    const TILE: (usize, usize);
+
+    fn splat(self, x: f32) -> Self::V;
+    fn load(self, x: &[f32; LANES]) -> Self::V;
+    fn load_bits(self, x: &Line) -> Self::V;
+    fn store(self, v: Self::V, out: &mut [f32; LANES]);
+    fn add(self, a: Self::V, b: Self::V) -> Self::V;
+    fn sub(self, a: Self::V, b: Self::V) -> Self::V;
+    fn mul(self, a: Self::V, b: Self::V) -> Self::V;
+    fn div(self, a: Self::V, b: Self::V) -> Self::V;
+    /// `a * b + c`; rounded once where the instruction set can, and the same way in every kernel.
+    fn mul_add(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    /// Lane-wise `a > b ? a : b`: `b` when either is NaN.
+    fn max(self, a: Self::V, b: Self::V) -> Self::V;
+    /// Lane-wise `a < b ? a : b`: `b` when either is NaN.
+    fn min(self, a: Self::V, b: Self::V) -> Self::V;
+    /// Lane-wise `a < b ? yes : no`; `no` when either is NaN.
+    fn if_less(self, a: Self::V, b: Self::V, yes: Self::V, no: Self::V) -> Self::V;
+    /// `2^n` for `t = n + 1.5 * 2^23`, `n` whole in `-126 ..= 127`: shifts n out of t's low bits into the exponent.
+    fn pow2(self, t: Self::V) -> Self::V;
+
+    /// The sum of all lanes, in a fixed order: halves are added to halves.
+    #[inline(always)]
+    fn sum(self, v: Self::V) -> f32 {
+        fold(self.to_array(v), |a, b| a + b)
+    }
+
+    /// The highest lane; NaN lanes are passed over unless they come last in every comparison.
+    #[inline(always)]
+    fn highest(self, v: Self::V) -> f32 {
+        fold(self.to_array(v), |a, b| if a > b { a } else { b })
+    }
+
+    #[inline(always)]
+    fn to_array(self, v: Self::V) -> [f32; LANES] {
+        let mut out = [0.0; LANES];
+        self.store(v, &mut out);
+        out
+    }
+
+    /// The first lanes from `x`, `pad` in the others.
+    #[inline(always)]
+    fn load_padded(self, x: &[f32], pad: f32) -> Self::V {
+        let mut lanes = [pad; LANES];
+        lanes[..x.len()].copy_from_slice(x);
+        self.load(&lanes)
+    }
+
+    /// Stores the first `out.len()` lanes.
+    #[inline(always)]
+    fn store_first(self, v: Self::V, out: &mut [f32]) {
+        let lanes = self.to_array(v);
+        out.copy_from_slice(&lanes[..out.len()]);
+    }
+}
+
+/// Products of bf16 with f32 accumulation. Two neighbouring inputs make a pair; a `Line` holds one pair for each of
+/// sixteen outputs, the first input in the low half of a word.
+pub(crate) trait Bf16: Simd {
+    /// A pair of inputs, broadcast.
+    type X: Copy;
+    /// A line of sixteen pairs.
+    type W: Copy;
+    /// Words that a pair of inputs takes once prepared.
+    const PAIR_WORDS: usize;
+
+    /// Rounds 32 inputs to bf16 (to nearest, ties to even) and stores the 16 pairs they make as `16 * PAIR_WORDS` words.
+    fn prepare(self, x: &[f32; 2 * LANES], out: &mut [u32]);
+    /// Reads a prepared pair: exactly `PAIR_WORDS` words.
+    fn pair(self, words: &[u32]) -> Self::X;
+    fn line(self, line: &Line) -> Self::W;
+    /// `acc + x.0 * w.0 + x.1 * w.1` per lane, in an order and rounding that is the same wherever it is used.
+    fn dot(self, x: Self::X, w: Self::W, acc: Self::V) -> Self::V;
+}
+
+#[inline(always)]
+fn fold(lanes: [f32; LANES], op: impl Fn(f32, f32) -> f32) -> f32 {
+    let mut lanes = lanes;
+    let mut half = LANES / 2;
+    while half > 0 {
+        for i in 0..half {
+            lanes[i] = op(lanes[i], lanes[i + half]);
+        }
+        half /= 2;
+    }
+    lanes[0]
+}
+
+/// Implements `Simd` operations by intrinsics.
+#[cfg(target_arch = "x86_64")]
+macro_rules! by_intrinsics {
+    ($($name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)? = $body:expr;)*) => {$(
+        #[inline(always)]
+        fn $name(self, $($arg: $ty),*) $(-> $ret)? {
+            // SAFETY: `self` exists only where `Isa` found these instructions. Loads and stores are unaligned ones and go to
+            // references of exactly their width.
+            unsafe { $body }
+        }
+    )*};
+}
+#[cfg(target_arch = "x86_64")]
+pub(crate) use by_intrinsics;
