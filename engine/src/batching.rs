@@ -1,5 +1,7 @@
-//! How large a step may be and who goes first: the limits that an operator sets.
+//! How large a step may be and who goes first: the limits that an operator sets, and what they leave for the prompts of one step.
+//! Which sequences take part is decided in `device_core`.
 
+use crate::executor::Capacity;
 use serde::{Deserialize, Serialize};
 
 /// Limits of a device's steps. All are at least 1.
@@ -42,4 +44,133 @@ pub enum SelectBatch {
     /// `support_select_batch: 1`. While anything decodes, all prompts of a step together get `chunk_tokens` less the decoding
     /// sequences, and at least one block: running generations are hardly disturbed.
     DecodeFirst,
+}
+
+impl BatchLimits {
+    /// Most sequences that hold blocks at once on a device of this `capacity`: each of them may need a token and a logits row
+    /// in the same step.
+    pub fn max_running(&self, capacity: &Capacity) -> u32 {
+        self.max_decode_batch_size
+            .min(capacity.max_step_tokens)
+            .min(capacity.max_logits_rows)
+            .max(1)
+    }
+
+    /// What a step in which `decoding` sequences decode has left for prompts.
+    pub fn prefill_budget(&self, capacity: &Capacity, decoding: u32) -> PrefillBudget {
+        let undisturbed = match self.select {
+            SelectBatch::DecodeFirst if decoding > 0 => self
+                .chunk_tokens
+                .saturating_sub(decoding)
+                .max(capacity.block_size),
+            _ => u32::MAX,
+        };
+        let step_rest = capacity.max_step_tokens.saturating_sub(decoding);
+        PrefillBudget {
+            tokens: self.max_prefill_tokens.min(step_rest).min(undisturbed),
+            sequences: self.max_prefill_batch_size,
+            rows: capacity.max_logits_rows.saturating_sub(decoding),
+            chunk_tokens: self.chunk_tokens.max(1),
+        }
+    }
+}
+
+/// What is left of a step for prompts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PrefillBudget {
+    /// Tokens.
+    pub tokens: u32,
+    /// Sequences.
+    pub sequences: u32,
+    /// Logits rows.
+    pub rows: u32,
+    /// Most tokens of one sequence.
+    pub chunk_tokens: u32,
+}
+
+impl PrefillBudget {
+    /// Takes a chunk of a sequence that has `open` tokens left to compute and returns its length, 0 if nothing is left.
+    /// The chunk that completes a prompt needs a logits row; with `all_rows` every token needs one.
+    pub fn take(&mut self, open: u32, all_rows: bool) -> u32 {
+        if self.sequences == 0 {
+            return 0;
+        }
+        let mut len = open.min(self.chunk_tokens).min(self.tokens);
+        if all_rows {
+            len = len.min(self.rows);
+        } else if len == open && self.rows == 0 {
+            len = len.saturating_sub(1);
+        }
+        if len > 0 {
+            self.sequences -= 1;
+            self.tokens -= len;
+            self.rows -= match (all_rows, len == open) {
+                (true, _) => len,
+                (false, completes) => u32::from(completes),
+            };
+        }
+        len
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CAPACITY: Capacity = Capacity {
+        blocks: 100,
+        block_size: 16,
+        max_model_len: 1000,
+        max_step_tokens: 100,
+        max_logits_rows: 10,
+        vocab: 10,
+    };
+
+    fn limits(select: SelectBatch) -> BatchLimits {
+        BatchLimits {
+            max_prefill_batch_size: 3,
+            max_prefill_tokens: 80,
+            select,
+            chunk_tokens: 32,
+            ..BatchLimits::default()
+        }
+    }
+
+    #[test]
+    fn a_step_never_takes_more_than_its_limits() {
+        let mut budget = limits(SelectBatch::PrefillFirst).prefill_budget(&CAPACITY, 5);
+        assert_eq!(budget.take(500, false), 32);
+        assert_eq!(budget.take(20, false), 20);
+        assert_eq!(budget.take(40, false), 28);
+        assert_eq!(budget.take(40, false), 0);
+        let mut crowded = limits(SelectBatch::PrefillFirst).prefill_budget(&CAPACITY, 90);
+        assert_eq!(crowded.take(500, false), 10);
+    }
+
+    #[test]
+    fn decode_first_leaves_prompts_one_chunk_less_the_decoding_sequences_and_at_least_a_block() {
+        let tokens = |decoding| {
+            limits(SelectBatch::DecodeFirst)
+                .prefill_budget(&CAPACITY, decoding)
+                .tokens
+        };
+        assert_eq!(tokens(0), 80);
+        assert_eq!(tokens(2), 30);
+        assert_eq!(tokens(31), 16);
+    }
+
+    #[test]
+    fn a_chunk_never_needs_more_logits_rows_than_there_are() {
+        let mut budget = limits(SelectBatch::PrefillFirst).prefill_budget(&CAPACITY, 5);
+        assert_eq!(budget.take(500, true), 5);
+        assert_eq!(budget.take(20, false), 19);
+        assert_eq!(budget.take(20, true), 0);
+        assert_eq!(budget.take(1, false), 0);
+    }
+
+    #[test]
+    fn every_running_sequence_finds_a_token_and_a_row() {
+        let limits = limits(SelectBatch::PrefillFirst);
+        assert_eq!(limits.max_running(&CAPACITY), 10);
+    }
 }

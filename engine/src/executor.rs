@@ -21,6 +21,37 @@ pub struct Capacity {
     pub vocab: u32,
 }
 
+impl Capacity {
+    /// Tokens that the pool can hold.
+    pub fn pool_tokens(&self) -> u64 {
+        u64::from(self.blocks) * u64::from(self.block_size)
+    }
+
+    /// The longest sequence that can ever run, prompt and output together.
+    pub fn length_limit(&self) -> LengthLimit {
+        let pool = u32::try_from(self.pool_tokens()).unwrap_or(u32::MAX);
+        match self.max_model_len <= pool {
+            true => LengthLimit {
+                tokens: self.max_model_len,
+                which: "the model's length limit",
+            },
+            false => LengthLimit {
+                tokens: pool,
+                which: "the KV pool",
+            },
+        }
+    }
+}
+
+/// A bound on the length of a sequence, and where it comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LengthLimit {
+    /// Most tokens, prompt and output together.
+    pub tokens: u32,
+    /// "the model's length limit" or "the KV pool".
+    pub which: &'static str,
+}
+
 /// Runs steps. It lives on the device's own thread and need not be `Send`.
 pub trait StepExecutor {
     /// What it can hold and do.

@@ -32,6 +32,19 @@ pub struct Chunk {
     pub want: Want,
 }
 
+impl Chunk {
+    /// A chunk of nothing, to be filled.
+    pub(crate) fn empty() -> Self {
+        Chunk {
+            seq: SeqId(0),
+            tokens: Vec::new(),
+            start: 0,
+            blocks: Vec::new(),
+            want: Want::Nothing,
+        }
+    }
+}
+
 /// What a chunk wants from the logits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {

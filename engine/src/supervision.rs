@@ -23,6 +23,8 @@ pub struct RestartPolicy {
     pub stuck_after: Duration,
     /// A device that is not up so long after its start is stuck.
     pub start_within: Duration,
+    /// A device that is asked to retire and has not done so after this long is abandoned.
+    pub retire_within: Duration,
 }
 
 impl Default for RestartPolicy {
@@ -34,6 +36,7 @@ impl Default for RestartPolicy {
             window: Duration::from_secs(600),
             stuck_after: Duration::from_secs(60),
             start_within: Duration::from_secs(900),
+            retire_within: Duration::from_secs(10),
         }
     }
 }
@@ -153,6 +156,7 @@ impl Lives {
 
     fn judge(&mut self, kind: FaultKind, now: Time) -> Verdict {
         if kind == FaultKind::Requested {
+            self.failures.clear();
             return Verdict::RestartAt(now);
         }
         while self
@@ -233,6 +237,7 @@ mod tests {
             window: Duration::from_secs(10),
             stuck_after: Duration::from_secs(1),
             start_within: Duration::from_secs(5),
+            retire_within: Duration::from_secs(1),
         }
     }
 

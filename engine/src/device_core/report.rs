@@ -1,6 +1,7 @@
 //! What a device core tells about itself: its load for the scheduler, a step's counts for events, a snapshot for people.
 
 use crate::ids::SeqId;
+use crate::time::Time;
 use serde::{Deserialize, Serialize};
 
 /// How full a device is. Reported to the scheduler once per step at most.
@@ -54,11 +55,25 @@ pub struct StepStats {
     pub preempted: Vec<SeqId>,
 }
 
+impl StepStats {
+    /// Back to nothing, keeping the room of its list.
+    pub(super) fn clear(&mut self) {
+        let mut preempted = std::mem::take(&mut self.preempted);
+        preempted.clear();
+        *self = StepStats {
+            preempted,
+            ..StepStats::default()
+        };
+    }
+}
+
 /// A view of a whole device core for people.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DeviceSnapshot {
     /// How full it is.
     pub load: Load,
+    /// When its last step was done: what its health is read from.
+    pub last_step_at: Option<Time>,
     /// Preemptions since it exists.
     pub preemptions_total: u64,
     /// Prompt tokens found in the prefix cache since it exists.

@@ -99,6 +99,8 @@ pub enum Event {
         device: DeviceId,
         /// The life to come.
         epoch: Epoch,
+        /// Why the last one ended.
+        cause: FaultKind,
         /// When.
         after: Duration,
     },

@@ -89,7 +89,7 @@ mod tests {
         (row[700], row[1300]) = (1.0, 1.0);
         let mut candidates = candidates(&row);
         for step in 0..=1000 {
-            let drawn = candidates.draw(f64::from(step) / 1000.000_001).unwrap();
+            let drawn = candidates.draw(f64::from(step) / 1_000.000_001).unwrap();
             assert!([TokenId(700), TokenId(1300)].contains(&drawn));
         }
         assert_eq!(candidates.draw(0.0), Ok(TokenId(700)));

@@ -1,0 +1,188 @@
+//! Making a step: who decodes, who is preempted, who begins, and how much of each prompt is computed.
+//!
+//! Running sequences are served in the order of their rank. One that needs a block and finds none takes it from the last in rank,
+//! which is computed again later; so the first in rank always gets on, and since every sequence fits the pool alone,
+//! each is first some day. New sequences begin only while blocks are left for those that run.
+
+use super::DeviceCore;
+use super::sequence::Sequence;
+use super::update::SeqStarted;
+use crate::batching::PrefillBudget;
+use crate::plan::Chunk;
+use crate::time::Time;
+
+impl DeviceCore {
+    /// Fills `self.plan`.
+    pub(super) fn make_plan(&mut self, now: Time) {
+        self.stats.clear();
+        self.spare_chunks.append(&mut self.plan.chunks);
+        let decode = self.decodes_in_next_step();
+        if decode {
+            self.grow_decoding();
+        }
+        let decoding = self.running.iter().filter(|seq| !seq.prefilling).count() as u32;
+        let decoding = if decode { decoding } else { 0 };
+        let mut budget = self.limits.prefill_budget(&self.capacity, decoding);
+        self.admit(&budget);
+        if decode {
+            self.plan_decodes();
+        }
+        self.plan_prefills(&mut budget, now);
+    }
+
+    /// A static batch decodes only after all its prompts are computed.
+    fn decodes_in_next_step(&self) -> bool {
+        self.limits.continuous_batching || self.running.iter().all(|seq| !seq.prefilling)
+    }
+
+    /// Gets every decoding sequence the block its next position needs, preempting from the last in rank where none is left.
+    fn grow_decoding(&mut self) {
+        let mut at = 0;
+        while at < self.running.len() {
+            let seq = &mut self.running[at];
+            let needed = self.kv.pool().blocks_for(seq.len() as usize) as usize;
+            if seq.prefilling || seq.table.len() >= needed || self.kv.grow(&mut seq.table) {
+                at += 1;
+                continue;
+            }
+            let last = self
+                .running
+                .pop()
+                .expect("the sequence that needs a block is running");
+            self.preempt(last);
+        }
+    }
+
+    fn preempt(&mut self, mut seq: Sequence) {
+        seq.preempt(&mut self.kv);
+        self.stats.preempted.push(seq.work.seq);
+        self.preemptions += 1;
+        self.enqueue(seq);
+    }
+
+    /// Lets waiting sequences begin, in their order, as long as the limits and the pool have room.
+    fn admit(&mut self, budget: &PrefillBudget) {
+        let continuous = self.limits.continuous_batching;
+        if !continuous && !self.running.is_empty() {
+            return;
+        }
+        let max_running = self.limits.max_running(&self.capacity) as usize;
+        let chunk = |seq: &Sequence| seq.open().min(budget.chunk_tokens);
+        let prefilling = self.running.iter().filter(|seq| seq.prefilling);
+        let mut sequences = prefilling.clone().count() as u32;
+        let mut tokens: u32 = prefilling.map(chunk).sum();
+        while self.running.len() < max_running && sequences < budget.sequences {
+            // A static batch is formed at once, though its prompts may take several steps.
+            if continuous && tokens >= budget.tokens {
+                return;
+            }
+            let Some(seq) = self.waiting.pop_front() else {
+                return;
+            };
+            match self.begin(seq) {
+                Ok(at) => {
+                    sequences += 1;
+                    tokens += chunk(&self.running[at]);
+                }
+                Err(seq) => {
+                    self.waiting.push_front(seq);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Gives a sequence all blocks that its tokens so far need and puts it among the running ones; returns its place there.
+    /// Gives it back if the pool has no room for it and for one more block of each running sequence.
+    fn begin(&mut self, mut seq: Sequence) -> Result<usize, Sequence> {
+        self.look_up(&seq);
+        let found = self.found_blocks.len() as u32;
+        let needed = self.kv.pool().blocks_for(seq.len() as usize) - found;
+        let headroom = self.running.len() as u32;
+        if needed + headroom > self.kv.available_beside(&self.found_blocks) {
+            return Err(seq);
+        }
+        self.kv.acquire(&self.found_blocks);
+        seq.begin(&self.found_blocks, self.capacity.block_size);
+        for _ in 0..needed {
+            let grown = self.kv.grow(&mut seq.table);
+            assert!(grown, "as many blocks as were counted are available");
+        }
+        let at = self.running.partition_point(|other| other.rank < seq.rank);
+        self.running.insert(at, seq);
+        Ok(at)
+    }
+
+    /// Finds the cached blocks of a sequence's tokens. One whose prompt logits are wanted must compute them all.
+    fn look_up(&mut self, seq: &Sequence) {
+        self.found_blocks.clear();
+        if seq.prompt_logprobs.is_some() || !self.kv.caches_prefixes() {
+            return;
+        }
+        self.tokens.clear();
+        seq.copy_tokens(0, seq.len(), &mut self.tokens);
+        self.kv
+            .lookup(&self.tokens, seq.work.cache_salt, &mut self.found_blocks);
+    }
+
+    fn plan_decodes(&mut self) {
+        for at in 0..self.running.len() {
+            if !self.running[at].prefilling {
+                self.push_chunk(at, 1);
+                self.stats.decode_tokens += 1;
+                self.stats.decode_seqs += 1;
+            }
+        }
+    }
+
+    fn plan_prefills(&mut self, budget: &mut PrefillBudget, now: Time) {
+        for at in 0..self.running.len() {
+            let seq = &self.running[at];
+            if !seq.prefilling {
+                continue;
+            }
+            let tokens = budget.take(seq.open(), seq.prompt_logprobs.is_some());
+            if tokens == 0 {
+                break;
+            }
+            self.note_start(at, now);
+            self.push_chunk(at, tokens);
+            self.stats.prefill_tokens += tokens;
+            self.stats.prefill_seqs += 1;
+        }
+    }
+
+    /// Counts what the prefix cache gave a sequence whose first chunk since it began this is.
+    fn note_start(&mut self, at: usize, now: Time) {
+        let seq = &mut self.running[at];
+        if seq.started.is_some() {
+            return;
+        }
+        let cached_tokens = seq.computed.min(seq.work.prompt.len() as u32);
+        seq.started = Some(SeqStarted {
+            at: now,
+            cached_tokens,
+        });
+        if self.kv.caches_prefixes() {
+            self.stats.prefix_queried_tokens += seq.len();
+            self.stats.prefix_hit_tokens += seq.computed;
+        }
+    }
+
+    /// Appends a chunk of the next `tokens` tokens of running sequence number `at` to the plan. Its buffers were used before.
+    fn push_chunk(&mut self, at: usize, tokens: u32) {
+        let seq = &mut self.running[at];
+        let (start, end) = (seq.computed, seq.computed + tokens);
+        let mut chunk = self.spare_chunks.pop().unwrap_or_else(Chunk::empty);
+        chunk.seq = seq.work.seq;
+        chunk.start = start;
+        chunk.want = seq.want(end);
+        chunk.tokens.clear();
+        seq.copy_tokens(start, end, &mut chunk.tokens);
+        chunk.blocks.clear();
+        let blocks = self.kv.pool().blocks_for(end as usize) as usize;
+        chunk.blocks.extend_from_slice(&seq.table[..blocks]);
+        seq.chunk = Some(self.plan.chunks.len());
+        self.plan.chunks.push(chunk);
+    }
+}

@@ -1,0 +1,189 @@
+//! One sequence on a device: its work, its block table, and how far it has been computed.
+
+use super::update::SeqStarted;
+use crate::ids::{BlockId, SeqId, TokenId};
+use crate::kv::KvSpace;
+use crate::plan::Want;
+use crate::sampling::{Context, TokenCounts};
+use crate::time::Time;
+use crate::work::{DeviceFinish, PromptTokenLogprob, Work};
+
+/// Who goes first, lowest first. The same on every device, so that a sequence keeps its place after a replay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Rank {
+    priority: i32,
+    arrived: Time,
+    seq: SeqId,
+}
+
+#[derive(Debug)]
+pub(super) struct Sequence {
+    pub work: Work,
+    pub rank: Rank,
+    /// Lost its blocks and has not got new ones.
+    pub preempted: bool,
+    /// Its prompt (and replayed output) is not computed to the end yet.
+    pub prefilling: bool,
+    /// Blocks it holds, in order of position.
+    pub table: Vec<BlockId>,
+    /// Positions `0 .. computed` are in the pool.
+    pub computed: u32,
+    /// Full blocks at the front of the table that others can find.
+    shared: u32,
+    /// Its further blocks cannot be found by others because one before them cannot.
+    unsharable: bool,
+    /// Its chunk in the planned step.
+    pub chunk: Option<usize>,
+    /// Set when its first step was planned.
+    pub started: Option<SeqStarted>,
+    /// `started` was told.
+    pub announced: bool,
+    /// Why it is over; it leaves at the end of the step.
+    pub finish: Option<DeviceFinish>,
+    /// Collected so far; `None` if not wanted, or told already.
+    pub prompt_logprobs: Option<Vec<PromptTokenLogprob>>,
+    /// For the penalties; `None` if there are none.
+    counts: Option<TokenCounts>,
+}
+
+impl Sequence {
+    pub fn new(work: Work) -> Self {
+        let counts = work
+            .sampling
+            .counts_tokens()
+            .then(|| TokenCounts::new(&work.prompt, &work.output));
+        // Output tells that the prompt's values were delivered by an earlier device.
+        let wants_prompt = work.prompt_logprobs.is_some() && work.output.is_empty();
+        Sequence {
+            rank: Rank {
+                priority: work.priority,
+                arrived: work.arrived,
+                seq: work.seq,
+            },
+            preempted: false,
+            prefilling: true,
+            table: Vec::new(),
+            computed: 0,
+            shared: 0,
+            unsharable: false,
+            chunk: None,
+            started: None,
+            announced: false,
+            finish: None,
+            prompt_logprobs: wants_prompt.then(Vec::new),
+            counts,
+            work,
+        }
+    }
+
+    /// Prompt and output tokens.
+    pub fn len(&self) -> u32 {
+        self.work.len_tokens() as u32
+    }
+
+    /// Tokens that are not computed yet.
+    pub fn open(&self) -> u32 {
+        self.len() - self.computed
+    }
+
+    /// Appends the tokens at `start .. end` to `tokens`.
+    pub fn copy_tokens(&self, start: u32, end: u32, tokens: &mut Vec<TokenId>) {
+        let (prompt, output) = (&self.work.prompt, &self.work.output);
+        let (start, end) = (start as usize, end as usize);
+        if start < prompt.len() {
+            tokens.extend_from_slice(&prompt[start..end.min(prompt.len())]);
+        }
+        if end > prompt.len() {
+            let first = start.saturating_sub(prompt.len());
+            tokens.extend_from_slice(&output[first..end - prompt.len()]);
+        }
+    }
+
+    /// Begins to run with the cached blocks `found` at the front of its table.
+    pub fn begin(&mut self, found: &[BlockId], block_size: u32) {
+        self.table.extend_from_slice(found);
+        self.shared = found.len() as u32;
+        self.computed = self.shared * block_size;
+        self.unsharable = false;
+        self.prefilling = true;
+        self.preempted = false;
+    }
+
+    /// Gives all blocks back. What it has produced stays; what was computed for its prompt is asked for anew.
+    pub fn preempt(&mut self, kv: &mut KvSpace) {
+        kv.release(&mut self.table);
+        self.preempted = true;
+        self.computed = 0;
+        self.shared = 0;
+        if let Some(collected) = &mut self.prompt_logprobs {
+            collected.clear();
+        }
+    }
+
+    /// What a chunk that ends at position `end` wants from the logits.
+    pub fn want(&self, end: u32) -> Want {
+        if self.prompt_logprobs.is_some() {
+            return Want::AllLogits;
+        }
+        if end < self.len() {
+            return Want::Nothing;
+        }
+        let sampling = &self.work.sampling;
+        let argmax = sampling.is_plain_greedy() && self.work.logprobs.is_none();
+        match argmax && self.banned().is_empty() {
+            true => Want::Argmax,
+            false => Want::LastLogits,
+        }
+    }
+
+    /// Tokens that must not come next.
+    fn banned(&self) -> &[TokenId] {
+        match self.work.output.len() < self.work.min_tokens as usize {
+            true => &self.work.end_ids,
+            false => &[],
+        }
+    }
+
+    /// What the choice of its next token depends on.
+    pub fn context(&self) -> Context<'_> {
+        Context {
+            params: &self.work.sampling,
+            prompt: &self.work.prompt,
+            output: &self.work.output,
+            counts: self.counts.as_ref(),
+            banned: self.banned(),
+        }
+    }
+
+    /// Takes its next token; `length_limit` bounds prompt and output together.
+    pub fn push(&mut self, id: TokenId, length_limit: u32) {
+        self.work.output.push(id);
+        if let Some(counts) = &mut self.counts {
+            counts.push(id);
+        }
+        let complete = self.work.output.len() >= self.work.max_tokens as usize;
+        if self.work.end_ids.contains(&id) {
+            self.finish = Some(DeviceFinish::EndId);
+        } else if complete || self.len() >= length_limit {
+            self.finish = Some(DeviceFinish::Length);
+        }
+    }
+
+    /// Makes the blocks that are full now known to others. `tokens` is room for one block.
+    pub fn share_full_blocks(&mut self, kv: &mut KvSpace, tokens: &mut Vec<TokenId>) {
+        let block_size = kv.pool().block_size();
+        while kv.caches_prefixes()
+            && !self.unsharable
+            && (self.shared + 1) * block_size <= self.computed
+        {
+            let start = self.shared * block_size;
+            tokens.clear();
+            self.copy_tokens(start, start + block_size, tokens);
+            let salt = self.work.cache_salt;
+            match kv.share(&mut self.table, self.shared as usize, tokens, salt) {
+                true => self.shared += 1,
+                false => self.unsharable = true,
+            }
+        }
+    }
+}

@@ -1,0 +1,499 @@
+//! The device core with a toy executor: single behaviours, then random workloads against solo runs.
+
+mod toy;
+
+use proptest::prelude::*;
+use ropeteam_engine::batching::{BatchLimits, SelectBatch};
+use ropeteam_engine::device_core::{AssignError, DeviceCore, SeqState};
+use ropeteam_engine::executor::Capacity;
+use ropeteam_engine::ids::{SeqId, TokenId};
+use ropeteam_engine::plan::{ChunkResult, StepOutput, StepPlan, Want};
+use ropeteam_engine::sampling::SamplingParams;
+use ropeteam_engine::time::Time;
+use ropeteam_engine::work::{DeviceFinish, Work};
+use std::collections::{HashMap, HashSet};
+use toy::{Outcome, Outcomes, ToyDevice, capacity, solo, work};
+
+fn prompt(len: u32) -> Vec<u32> {
+    (0..len).map(|i| i * 7 % toy::VOCAB).collect()
+}
+
+fn device(blocks: u32, prefix_cache: bool) -> ToyDevice {
+    ToyDevice::new(BatchLimits::default(), capacity(blocks, 16), prefix_cache)
+}
+
+#[test]
+fn four_sequences_in_half_the_pool_they_need_are_preempted_and_end_as_alone() {
+    let works: Vec<Work> = (0..4)
+        .map(|seq| work(seq, &prompt(10 + seq as u32), 40))
+        .collect();
+    let mut device = device(8, true);
+    works
+        .iter()
+        .for_each(|work| device.core.assign(work.clone()).unwrap());
+    let outcomes = device.run().0;
+    assert!(device.core.snapshot().preemptions_total > 0);
+    for work in works {
+        assert_eq!(outcomes[&work.seq], solo(&work));
+    }
+}
+
+#[test]
+fn what_can_never_fit_is_refused_with_the_numbers_and_what_just_fits_runs() {
+    let mut device = device(8, true);
+    let refused = device.core.assign(work(1, &prompt(128), 1)).unwrap_err();
+    let expected = AssignError::TooLong {
+        given: 129,
+        limit: 128,
+        which: "the KV pool",
+    };
+    assert_eq!(refused, expected);
+    device.core.assign(work(2, &prompt(127), 1)).unwrap();
+    assert_eq!(
+        device.core.assign(work(2, &prompt(3), 1)),
+        Err(AssignError::Duplicate(SeqId(2)))
+    );
+    assert_eq!(
+        device.core.assign(work(3, &[], 1)),
+        Err(AssignError::EmptyPrompt)
+    );
+    let outcomes = device.run().0;
+    assert_eq!(outcomes[&SeqId(2)].finish, Some(DeviceFinish::Length));
+}
+
+#[test]
+fn a_sequence_that_fills_the_pool_ends_by_length() {
+    let mut device = device(4, true);
+    device.core.assign(work(1, &prompt(20), 1000)).unwrap();
+    let outcome = device.run().0.remove(&SeqId(1)).unwrap();
+    assert_eq!(
+        (outcome.tokens.len(), outcome.finish),
+        (44, Some(DeviceFinish::Length))
+    );
+    assert_eq!(device.core.load().blocks_available(), 4);
+}
+
+#[test]
+fn a_cancelled_sequence_frees_its_blocks_at_once_wherever_it_is() {
+    let mut device = device(8, false);
+    device.core.assign(work(1, &prompt(40), 9)).unwrap();
+    device.core.assign(work(2, &prompt(120), 1)).unwrap();
+    let updates = device.step_with(
+        |_| (),
+        |core| {
+            assert!(core.cancel(SeqId(1)), "in flight");
+            assert_eq!(core.load().blocks_free, 8);
+        },
+    );
+    assert_eq!(
+        updates,
+        Some(vec![]),
+        "what the step brought for it is dropped"
+    );
+    assert!(device.core.cancel(SeqId(2)), "waiting");
+    assert!(!device.core.cancel(SeqId(2)), "gone");
+    assert!(device.core.is_idle());
+    assert_eq!(device.step(), None);
+}
+
+#[test]
+fn a_full_prefix_hit_still_computes_the_last_token() {
+    for len in [15, 16, 17, 31, 32, 33, 48, 64] {
+        let mut device = device(64, true);
+        let works = [work(1, &prompt(len), 5), work(2, &prompt(len), 5)];
+        let mut cached = Vec::new();
+        for work in &works {
+            device.core.assign(work.clone()).unwrap();
+            let first = device.step().unwrap();
+            cached.push(first[0].started.unwrap().cached_tokens);
+            let mut outcomes = Outcomes::default();
+            outcomes.add(first);
+            while let Some(updates) = device.step() {
+                outcomes.add(updates);
+            }
+            assert_eq!(outcomes.0[&work.seq], solo(work));
+        }
+        assert_eq!(cached, [0, (len - 1) / 16 * 16]);
+    }
+}
+
+#[test]
+fn sequences_with_different_salts_share_nothing() {
+    let mut device = device(64, true);
+    device.core.assign(work(1, &prompt(50), 1)).unwrap();
+    device.run();
+    let mut other = work(2, &prompt(50), 1);
+    other.cache_salt = 1;
+    device.core.assign(other).unwrap();
+    assert_eq!(device.step().unwrap()[0].started.unwrap().cached_tokens, 0);
+}
+
+#[test]
+fn prompt_logprobs_are_computed_though_the_prefix_is_cached() {
+    let mut device = device(64, true);
+    device.core.assign(work(1, &prompt(100), 1)).unwrap();
+    device.run();
+    let mut asking = work(2, &prompt(100), 2);
+    asking.prompt_logprobs = Some(2);
+    device.core.assign(asking.clone()).unwrap();
+    let outcome = device.run().0.remove(&SeqId(2)).unwrap();
+    let values = outcome.prompt_logprobs.clone().unwrap();
+    assert_eq!(values.len(), 100);
+    assert_eq!(values[0].logprob, None);
+    assert!(
+        values[1..]
+            .iter()
+            .all(|v| v.logprob.is_some_and(|p| p <= 0.0) && v.top.len() == 2)
+    );
+    assert_eq!(outcome, solo(&asking));
+}
+
+#[test]
+fn end_ids_are_not_produced_before_min_tokens() {
+    let free = solo(&work(1, &prompt(9), 30));
+    let mut ending = work(1, &prompt(9), 30);
+    ending.end_ids = [free.tokens[0].id, free.tokens[1].id].into();
+    let short = solo(&ending);
+    assert_eq!(
+        (short.tokens.len(), short.finish),
+        (1, Some(DeviceFinish::EndId))
+    );
+    ending.min_tokens = 6;
+    let held = solo(&ending);
+    assert!(held.tokens.len() > 6);
+    let first_six = &held.tokens[..6];
+    assert!(
+        first_six
+            .iter()
+            .all(|token| !ending.end_ids.contains(&token.id))
+    );
+}
+
+#[test]
+fn a_row_without_a_sound_token_ends_its_own_sequence_only() {
+    let mut device = device(64, true);
+    let mut suspicious = work(1, &prompt(9), 5);
+    suspicious.logprobs = Some(0);
+    device.core.assign(suspicious).unwrap();
+    device.core.assign(work(2, &prompt(5), 5)).unwrap();
+    let plan = device.core.plan(Time::default()).unwrap();
+    assert_eq!(plan.chunks[0].want, Want::LastLogits);
+    let output = StepOutput {
+        results: vec![
+            ChunkResult::Logits { first: 0, count: 1 },
+            ChunkResult::Best(TokenId(3)),
+        ],
+        logits: vec![f32::NAN; toy::VOCAB as usize],
+        vocab: toy::VOCAB as usize,
+    };
+    let updates = device.core.apply(&output, Time::default()).unwrap();
+    assert_eq!(updates[0].finish, Some(DeviceFinish::BadLogits));
+    assert!(updates[0].tokens.is_empty());
+    assert_eq!(
+        (updates[1].finish, updates[1].tokens[0].id),
+        (None, TokenId(3))
+    );
+    device.core.check().unwrap();
+}
+
+#[test]
+fn an_output_that_does_not_fit_the_plan_is_a_fault_and_the_works_are_kept() {
+    let mut device = device(64, true);
+    device.core.assign(work(1, &prompt(9), 5)).unwrap();
+    device.core.plan(Time::default()).unwrap();
+    let fault = device
+        .core
+        .apply(&StepOutput::default(), Time::default())
+        .unwrap_err();
+    assert!(fault.detail.contains("0 results for 1 chunks"), "{fault}");
+    assert_eq!(device.core.take_all().len(), 1);
+    assert!(device.core.is_idle() && !device.core.in_flight());
+    device.core.check().unwrap();
+}
+
+#[test]
+fn a_static_batch_runs_until_all_its_members_are_done() {
+    let limits = BatchLimits {
+        continuous_batching: false,
+        max_prefill_batch_size: 2,
+        chunk_tokens: 8,
+        ..BatchLimits::default()
+    };
+    let mut device = ToyDevice::new(limits, capacity(64, 16), false);
+    for (seq, max_tokens) in [(1, 2), (2, 5), (3, 1)] {
+        device
+            .core
+            .assign(work(seq, &prompt(4 * seq as u32), max_tokens))
+            .unwrap();
+    }
+    let mut seen = Vec::new();
+    while let Some(updates) = device.step_with(
+        |plan| seen.push(plan.chunks.iter().map(|c| c.seq.0).collect::<Vec<_>>()),
+        |_| (),
+    ) {
+        drop(updates);
+    }
+    let batches: [&[u64]; 7] = [&[1, 2], &[1, 2], &[2], &[2], &[2], &[3], &[3]];
+    assert_eq!(seen, batches);
+}
+
+#[test]
+fn a_decoding_sequence_goes_on_while_a_long_prompt_is_computed() {
+    for select in [SelectBatch::PrefillFirst, SelectBatch::DecodeFirst] {
+        let limits = BatchLimits {
+            select,
+            chunk_tokens: 32,
+            ..BatchLimits::default()
+        };
+        let mut device = ToyDevice::new(limits, capacity(64, 16), false);
+        device.core.assign(work(1, &prompt(5), 50)).unwrap();
+        device.step();
+        device.core.assign(work(2, &prompt(200), 1)).unwrap();
+        while device
+            .core
+            .snapshot()
+            .sequences
+            .iter()
+            .any(|s| s.state != SeqState::Decode)
+        {
+            let updates = device
+                .step_with(|plan| assert!(plan.tokens() <= 33), |_| ())
+                .unwrap();
+            assert!(
+                updates
+                    .iter()
+                    .any(|u| u.seq == SeqId(1) && u.tokens.len() == 1)
+            );
+            if updates
+                .iter()
+                .any(|u| u.seq == SeqId(2) && u.finish.is_some())
+            {
+                break;
+            }
+        }
+    }
+}
+
+/// One sequence of a random workload.
+#[derive(Clone, Debug)]
+struct Guest {
+    work: Work,
+    arrives_at: usize,
+    cancel_at: Option<usize>,
+}
+
+/// A random workload with the limits of its device.
+#[derive(Clone, Debug)]
+struct Workload {
+    guests: Vec<Guest>,
+    limits: BatchLimits,
+    capacity: Capacity,
+    prefix_cache: bool,
+    /// Steps after which the device is lost and all begins again on a new one.
+    faults: HashSet<usize>,
+}
+
+fn guest(seq: u64) -> impl Strategy<Value = Guest> {
+    let prompt = (0u32..3, 1usize..70, 0u32..3);
+    let sampling = (0u32..4, any::<u64>(), prop::bool::weighted(0.3));
+    let asked = (
+        prop::option::weighted(0.2, 0u32..4),
+        prop::option::weighted(0.2, 0u32..3),
+        0u32..4,
+    );
+    let times = (0usize..30, prop::option::weighted(0.2, 0usize..60));
+    (prompt, sampling, asked, times, 1u32..40, -1i32..2).prop_map(
+        move |(prompt, sampling, asked, times, max_tokens, priority)| {
+            // Prompts of few families, so that they share prefixes.
+            let (family, len, tail) = prompt;
+            let tokens: Vec<u32> = (0..len as u32)
+                .map(|i| (i * (family + 3) + if i > 40 { tail } else { 0 }) % toy::VOCAB)
+                .collect();
+            let mut work = work(seq, &tokens, max_tokens);
+            let (kind, seed, penalised) = sampling;
+            work.sampling = SamplingParams {
+                temperature: [0.0, 0.7, 1.0, 1.5][kind as usize],
+                top_p: if kind == 1 { 0.8 } else { 1.0 },
+                top_k: if kind == 2 { 5 } else { 0 },
+                frequency_penalty: if penalised { 0.5 } else { 0.0 },
+                repetition_penalty: if penalised { 1.2 } else { 1.0 },
+                seed,
+                ..SamplingParams::default()
+            }
+            .into();
+            (work.logprobs, work.prompt_logprobs, work.min_tokens) = asked;
+            work.end_ids = [TokenId(2), TokenId(11)].into();
+            work.priority = priority;
+            let (arrives_at, cancel_at) = times;
+            Guest {
+                work,
+                arrives_at,
+                cancel_at,
+            }
+        },
+    )
+}
+
+fn workload() -> impl Strategy<Value = Workload> {
+    let guests = (1u64..14).prop_flat_map(|n| (0..n).map(guest).collect::<Vec<_>>());
+    let batch = (1u32..6, 1u32..100, 1u32..10, 1u32..40);
+    let switches = (
+        any::<bool>(),
+        prop::bool::weighted(0.8),
+        prop::bool::weighted(0.8),
+    );
+    let device = (
+        0u32..20,
+        prop::sample::select(vec![1u32, 4, 16]),
+        1u32..100,
+        1u32..40,
+    );
+    let faults = prop::collection::hash_set(0usize..80, 0..3);
+    (guests, batch, switches, device, faults).prop_map(
+        |(guests, batch, switches, device, faults)| {
+            let (decode_first, continuous_batching, prefix_cache) = switches;
+            let (spare, block_size, max_step_tokens, max_logits_rows) = device;
+            Workload {
+                guests,
+                limits: BatchLimits {
+                    max_prefill_batch_size: batch.0,
+                    max_prefill_tokens: batch.1,
+                    max_decode_batch_size: batch.2,
+                    chunk_tokens: batch.3,
+                    select: match decode_first {
+                        true => SelectBatch::DecodeFirst,
+                        false => SelectBatch::PrefillFirst,
+                    },
+                    continuous_batching,
+                },
+                capacity: Capacity {
+                    // The longest sequence has 109 tokens.
+                    blocks: 110u32.div_ceil(block_size) + spare,
+                    max_step_tokens,
+                    max_logits_rows,
+                    ..capacity(0, block_size)
+                },
+                prefix_cache,
+                faults,
+            }
+        },
+    )
+}
+
+fn check_limits(plan: &StepPlan, limits: &BatchLimits, capacity: &Capacity) {
+    // A chunk of one token may be a decode; longer ones are prompts.
+    let prompts = plan
+        .chunks
+        .iter()
+        .map(|c| c.tokens.len())
+        .filter(|&len| len > 1);
+    let rows = |want: Want, tokens: usize| match want {
+        Want::Nothing => 0,
+        Want::Argmax | Want::LastLogits => 1,
+        Want::AllLogits => tokens,
+    };
+    assert!(plan.tokens() <= capacity.max_step_tokens as usize);
+    assert!(plan.chunks.len() <= limits.max_running(capacity) as usize);
+    assert!(prompts.clone().count() <= limits.max_prefill_batch_size as usize);
+    assert!(prompts.clone().sum::<usize>() <= limits.max_prefill_tokens as usize);
+    assert!(prompts.max().unwrap_or(0) <= limits.chunk_tokens as usize);
+    let wanted: usize = plan
+        .chunks
+        .iter()
+        .map(|c| rows(c.want, c.tokens.len()))
+        .sum();
+    assert!(wanted <= capacity.max_logits_rows as usize);
+    let sequences: HashSet<SeqId> = plan.chunks.iter().map(|c| c.seq).collect();
+    assert_eq!(
+        sequences.len(),
+        plan.chunks.len(),
+        "a sequence has one chunk"
+    );
+    for chunk in &plan.chunks {
+        let end = chunk.start as usize + chunk.tokens.len();
+        assert_eq!(
+            chunk.blocks.len(),
+            end.div_ceil(capacity.block_size as usize)
+        );
+    }
+}
+
+fn run(workload: &Workload) -> HashMap<SeqId, Outcome> {
+    let Workload {
+        limits, capacity, ..
+    } = workload;
+    let new = || ToyDevice::new(limits.clone(), capacity.clone(), workload.prefix_cache);
+    let (mut device, mut outcomes) = (new(), Outcomes::default());
+    for at in 0.. {
+        // Each sequence has fewer than 110 tokens, is alone at worst, and may be preempted by each earlier one.
+        assert!(
+            at < 40_000,
+            "somebody waits for ever: {:?}",
+            device.core.snapshot()
+        );
+        let mut late = false;
+        for guest in &workload.guests {
+            if guest.arrives_at == at {
+                device.core.assign(guest.work.clone()).expect("it fits");
+            }
+            late |= guest.arrives_at > at;
+        }
+        let cancelled = workload
+            .guests
+            .iter()
+            .filter(|guest| guest.cancel_at == Some(at));
+        let cancelled = cancelled.map(|guest| guest.work.seq);
+        let (in_flight, before): (Vec<_>, Vec<_>) = cancelled.partition(|seq| seq.0 % 2 == 0);
+        before.into_iter().for_each(|seq| {
+            device.core.cancel(seq);
+        });
+        let cancel_in_flight = |core: &mut DeviceCore| {
+            in_flight.iter().for_each(|&seq| {
+                core.cancel(seq);
+            });
+        };
+        let check = |plan: &StepPlan| check_limits(plan, limits, capacity);
+        let updates = device.step_with(check, cancel_in_flight);
+        device.core.check().expect("the invariants hold");
+        match updates {
+            Some(updates) => outcomes.add(updates),
+            None => assert!(device.core.is_idle(), "there is work but no step"),
+        }
+        if workload.faults.contains(&at) {
+            let works = device.core.take_all();
+            device = new();
+            works
+                .into_iter()
+                .for_each(|work| device.core.assign(work).expect("it fits still"));
+        }
+        if !late && device.core.is_idle() {
+            break;
+        }
+    }
+    let load = device.core.load();
+    assert_eq!(
+        load.blocks_available(),
+        load.blocks_total,
+        "all blocks came back"
+    );
+    outcomes.0
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn tokens_do_not_depend_on_company_chunks_cache_preemption_or_faults(workload in workload()) {
+        let outcomes = run(&workload);
+        for guest in &workload.guests {
+            let expected = solo(&guest.work);
+            let outcome = outcomes.get(&guest.work.seq).cloned().unwrap_or_default();
+            if outcome.finish.is_some() {
+                prop_assert_eq!(&outcome, &expected);
+            } else {
+                prop_assert!(guest.cancel_at.is_some(), "only a cancelled sequence has no end");
+                prop_assert_eq!(&outcome.tokens[..], &expected.tokens[..outcome.tokens.len()]);
+            }
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! A toy executor for the engine's tests. Its "KV" of a position is a hash over all tokens up to there, read back through the block
+//! table; the logits are a function of it. So a block that is shared wrongly, written twice or read too early changes the tokens.
+
+use ropeteam_engine::batching::BatchLimits;
+use ropeteam_engine::device_core::{DeviceCore, SeqUpdate};
+use ropeteam_engine::executor::Capacity;
+use ropeteam_engine::ids::{SeqId, TokenId};
+use ropeteam_engine::plan::{Chunk, ChunkResult, StepOutput, StepPlan, Want};
+use ropeteam_engine::sampling::SamplingParams;
+use ropeteam_engine::time::Time;
+use ropeteam_engine::work::{DeviceFinish, PromptTokenLogprob, SampledToken, Work};
+use std::collections::HashMap;
+
+pub const VOCAB: u32 = 24;
+
+pub fn capacity(blocks: u32, block_size: u32) -> Capacity {
+    Capacity {
+        blocks,
+        block_size,
+        max_model_len: 4096,
+        max_step_tokens: 512,
+        max_logits_rows: 64,
+        vocab: VOCAB,
+    }
+}
+
+/// A plain greedy work that arrived at second `seq`.
+pub fn work(seq: u64, prompt: &[u32], max_tokens: u32) -> Work {
+    Work {
+        seq: SeqId(seq),
+        prompt: prompt.iter().copied().map(TokenId).collect(),
+        output: Vec::new(),
+        sampling: SamplingParams::greedy().into(),
+        end_ids: [].into(),
+        min_tokens: 0,
+        max_tokens,
+        logprobs: None,
+        prompt_logprobs: None,
+        cache_salt: 0,
+        tenant: "".into(),
+        priority: 0,
+        arrived: Time(std::time::Duration::from_secs(seq)),
+        queue_deadline: None,
+    }
+}
+
+pub struct ToyExecutor {
+    block_size: u32,
+    vocab: usize,
+    kv: Vec<u64>,
+}
+
+impl ToyExecutor {
+    pub fn new(capacity: &Capacity) -> Self {
+        ToyExecutor {
+            block_size: capacity.block_size,
+            vocab: capacity.vocab as usize,
+            kv: vec![0; (capacity.blocks * capacity.block_size) as usize],
+        }
+    }
+
+    pub fn step(&mut self, plan: &StepPlan, output: &mut StepOutput) {
+        output.vocab = self.vocab;
+        output.logits.clear();
+        output.results.clear();
+        for chunk in &plan.chunks {
+            let first = output.logits.len() / self.vocab;
+            let hashes: Vec<u64> = (0..chunk.tokens.len())
+                .map(|at| self.compute(chunk, at))
+                .collect();
+            let last = *hashes.last().expect("a chunk has tokens");
+            let wanted = match chunk.want {
+                Want::AllLogits => hashes.as_slice(),
+                Want::LastLogits => &[last],
+                Want::Nothing | Want::Argmax => &[],
+            };
+            for &hash in wanted {
+                output
+                    .logits
+                    .extend((0..self.vocab).map(|token| logit(hash, token)));
+            }
+            output.results.push(match chunk.want {
+                Want::Nothing => ChunkResult::Nothing,
+                Want::Argmax => ChunkResult::Best(self.best(last)),
+                Want::LastLogits | Want::AllLogits => ChunkResult::Logits {
+                    first,
+                    count: wanted.len(),
+                },
+            });
+        }
+    }
+
+    fn compute(&mut self, chunk: &Chunk, at: usize) -> u64 {
+        let position = chunk.start + at as u32;
+        let before = match position {
+            0 => 1,
+            position => self.kv[self.slot(chunk, position - 1)],
+        };
+        let hash = mix(before, u64::from(chunk.tokens[at].0));
+        let slot = self.slot(chunk, position);
+        self.kv[slot] = hash;
+        hash
+    }
+
+    fn slot(&self, chunk: &Chunk, position: u32) -> usize {
+        let block = chunk.blocks[(position / self.block_size) as usize];
+        (block.0 * self.block_size + position % self.block_size) as usize
+    }
+
+    fn best(&self, hash: u64) -> TokenId {
+        let better = |best: usize, token: usize| match logit(hash, token) > logit(hash, best) {
+            true => token,
+            false => best,
+        };
+        TokenId((0..self.vocab).fold(0, better) as u32)
+    }
+}
+
+fn mix(a: u64, b: u64) -> u64 {
+    let mixed = (a ^ b.wrapping_mul(0x9E37_79B9_7F4A_7C15)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    mixed ^ (mixed >> 29)
+}
+
+fn logit(hash: u64, token: usize) -> f32 {
+    (mix(hash, token as u64 + 1) >> 40) as f32 / 3e6
+}
+
+/// All that a sequence brought.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    pub tokens: Vec<SampledToken>,
+    pub prompt_logprobs: Option<Vec<PromptTokenLogprob>>,
+    pub finish: Option<DeviceFinish>,
+}
+
+/// Collects updates by sequence and checks that nothing comes after a sequence's end.
+#[derive(Default)]
+pub struct Outcomes(pub HashMap<SeqId, Outcome>);
+
+impl Outcomes {
+    pub fn add(&mut self, updates: Vec<SeqUpdate>) {
+        for update in updates {
+            let outcome = self.0.entry(update.seq).or_default();
+            assert_eq!(outcome.finish, None, "{} goes on after its end", update.seq);
+            outcome.tokens.extend(update.tokens);
+            outcome.finish = update.finish;
+            if let Some(values) = update.prompt_logprobs {
+                assert_eq!(
+                    outcome.tokens.len(),
+                    1,
+                    "prompt values come with the first token"
+                );
+                assert!(
+                    outcome.prompt_logprobs.replace(values).is_none(),
+                    "they come once"
+                );
+            }
+        }
+    }
+}
+
+/// A core and its executor.
+pub struct ToyDevice {
+    pub core: DeviceCore,
+    pub executor: ToyExecutor,
+    output: StepOutput,
+}
+
+impl ToyDevice {
+    pub fn new(limits: BatchLimits, capacity: Capacity, prefix_cache: bool) -> Self {
+        ToyDevice {
+            executor: ToyExecutor::new(&capacity),
+            core: DeviceCore::new(limits, capacity, prefix_cache),
+            output: StepOutput::default(),
+        }
+    }
+
+    /// One step, `None` if there is nothing to do; `in_flight` is called while the executor "runs".
+    pub fn step_with(
+        &mut self,
+        check: impl FnOnce(&StepPlan),
+        in_flight: impl FnOnce(&mut DeviceCore),
+    ) -> Option<Vec<SeqUpdate>> {
+        let plan = self.core.plan(Time::default())?;
+        check(plan);
+        self.executor.step(plan, &mut self.output);
+        in_flight(&mut self.core);
+        let updates = self.core.apply(&self.output, Time::default());
+        Some(updates.expect("the toy's output fits the plan"))
+    }
+
+    pub fn step(&mut self) -> Option<Vec<SeqUpdate>> {
+        self.step_with(|_| (), |_| ())
+    }
+
+    /// Runs until there is nothing to do; returns what came.
+    pub fn run(&mut self) -> Outcomes {
+        let mut outcomes = Outcomes::default();
+        while let Some(updates) = self.step() {
+            outcomes.add(updates);
+            self.core.check().expect("the invariants hold");
+        }
+        outcomes
+    }
+}
+
+/// What the work brings on a large device of its own without any cache.
+pub fn solo(work: &Work) -> Outcome {
+    let mut device = ToyDevice::new(BatchLimits::default(), capacity(256, 16), false);
+    device.core.assign(work.clone()).expect("it fits");
+    device.run().0.remove(&work.seq).expect("it ran")
+}
