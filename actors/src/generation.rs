@@ -1,10 +1,53 @@
 //! What a caller of the engine sees of one request: a stream of events, ended by one `Done` per choice or one `Failed`.
 //! Dropping the `Generation` cancels the request.
 
+use crate::messages::Snapshot;
+use crate::session::{Session, SessionView};
+use actix::Addr;
+use futures_util::Stream;
 use ropeteam_engine::ids::TokenId;
 use ropeteam_engine::request::FinishReason;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// The events of one request, in order; ends after the last of them. It is bound to no thread or runtime.
+/// Dropping it cancels the request: its blocks are free one step later.
+#[derive(Debug)]
+pub struct Generation {
+    events: mpsc::Receiver<GenerateEvent>,
+    /// `None` if the request was refused before it had one.
+    session: Option<Addr<Session>>,
+}
+
+impl Generation {
+    pub(crate) fn new(
+        events: mpsc::Receiver<GenerateEvent>,
+        session: Option<Addr<Session>>,
+    ) -> Self {
+        Generation { events, session }
+    }
+
+    /// How far the request has come; `None` once it is over.
+    pub async fn view(&self) -> Option<SessionView> {
+        self.session.as_ref()?.send(Snapshot::new()).await.ok()
+    }
+
+    /// The next event; `None` after the last.
+    pub async fn next_event(&mut self) -> Option<GenerateEvent> {
+        self.events.recv().await
+    }
+}
+
+impl Stream for Generation {
+    type Item = GenerateEvent;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<GenerateEvent>> {
+        self.events.poll_recv(cx)
+    }
+}
 
 /// One event of a running request, in order.
 #[derive(Clone, Debug, PartialEq)]

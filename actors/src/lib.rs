@@ -1,5 +1,33 @@
 //! The actors of Ropeteam: session, scheduler, device, supervisor, metrics and the bus between them and their observers.
 //! They translate messages into calls of the pure state machines in `ropeteam-engine`. Embed them in any actix application
 //! through [`Engine`].
+//!
+//! A request's way: [`Engine::generate`] starts a session (`session`), which submits its sequences to the scheduler
+//! (`scheduler`), which assigns them to a device (`device`), which sends their tokens straight back to the session. The
+//! supervisor (`supervisor`) starts devices and starts them again. All messages are in [`messages`].
 
+pub mod bus;
+mod clock;
+mod config;
+mod device;
+mod engine;
 pub mod generation;
+mod mailing;
+pub mod messages;
+mod metrics;
+mod pulse;
+mod rates;
+mod scheduler;
+mod session;
+mod state;
+mod supervisor;
+
+pub use config::{
+    BuildExecutor, DeviceSpec, EngineConfig, EngineParts, Hosting, SimulatedStepTime,
+};
+pub use engine::{DeviceStatus, Engine, EngineView, StartError};
+pub use messages::DrainOutcome;
+pub use metrics::MetricsView;
+pub use session::SessionView;
+pub use state::{EngineState, Limits};
+pub use supervisor::{LivesView, SupervisorView};

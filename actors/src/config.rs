@@ -1,0 +1,109 @@
+//! What an engine is made of and how it behaves: everything [`Engine::start`](crate::Engine::start) takes. Where the values come
+//! from (files, flags) is the host application's business.
+
+use ropeteam_engine::batching::BatchLimits;
+use ropeteam_engine::executor::{DeviceFault, StepExecutor};
+use ropeteam_engine::ids::{DeviceId, Epoch, TokenId};
+use ropeteam_engine::plan::StepPlan;
+use ropeteam_engine::supervision::RestartPolicy;
+use ropeteam_engine::text::TextCodec;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How the engine behaves. `Default` suits a small server.
+#[derive(Clone, Debug)]
+pub struct EngineConfig {
+    /// Limits of a device's steps.
+    pub batching: BatchLimits,
+    /// Keep the blocks of ended sequences for prompts that begin the same.
+    pub prefix_cache: bool,
+    /// Most sequences (choices) that wait for a device; more are refused at once.
+    pub max_queue: usize,
+    /// Most requests in the engine at once, those included whose prompt is being tokenised.
+    pub max_requests: usize,
+    /// A sequence that no device began with after this long fails with `QueueTimeout`; `None`: only `request_timeout` counts.
+    pub queue_timeout: Option<Duration>,
+    /// A request without a timeout of its own ends this long after it came in.
+    pub request_timeout: Duration,
+    /// A sequence that was interrupted so many times ends with `DeviceError`: it may be what kills the devices.
+    pub max_interruptions: u32,
+    /// Events a client may leave unread; one that falls further behind is cancelled.
+    pub client_buffer: usize,
+    /// Events the slowest subscriber of the bus may leave unread before it loses the oldest.
+    pub bus_buffer: usize,
+    /// Threads on which the sessions run.
+    pub session_threads: usize,
+    /// When a device is restarted, given up or considered stuck.
+    pub restart: RestartPolicy,
+    /// Where actors live.
+    pub hosting: Hosting,
+}
+
+impl Default for EngineConfig {
+    fn default() -> Self {
+        EngineConfig {
+            batching: BatchLimits::default(),
+            prefix_cache: true,
+            max_queue: 1024,
+            max_requests: 4096,
+            queue_timeout: Some(Duration::from_secs(60)),
+            request_timeout: Duration::from_secs(600),
+            max_interruptions: 3,
+            client_buffer: 4096,
+            bus_buffer: 8192,
+            session_threads: 1,
+            restart: RestartPolicy::default(),
+            hosting: Hosting::Threads,
+        }
+    }
+}
+
+/// How long a step of a device takes under a simulated clock.
+pub type SimulatedStepTime = Arc<dyn Fn(DeviceId, &StepPlan) -> Duration + Send + Sync>;
+
+/// Where the actors live.
+#[derive(Clone, Default)]
+pub enum Hosting {
+    /// Each device on a thread of its own, sessions and the rest on the engine's own arbiters: a host's arbiter is never blocked.
+    #[default]
+    Threads,
+    /// Everything on the arbiter that starts the engine, for simulations: with a paused tokio clock the run takes no time and
+    /// is the same each time. While a step "runs" its device handles no message, as on a thread.
+    Simulated {
+        /// How long each step takes on tokio's clock.
+        step_time: SimulatedStepTime,
+    },
+}
+
+impl std::fmt::Debug for Hosting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Hosting::Threads => "Threads",
+            Hosting::Simulated { .. } => "Simulated",
+        })
+    }
+}
+
+/// Builds a device's executor, on the device's own thread, once per life.
+pub type BuildExecutor =
+    Arc<dyn Fn(Epoch) -> Result<Box<dyn StepExecutor>, DeviceFault> + Send + Sync>;
+
+/// One device to run.
+#[derive(Clone)]
+pub struct DeviceSpec {
+    /// Its number; unique.
+    pub id: DeviceId,
+    /// Makes its executor.
+    pub build: BuildExecutor,
+}
+
+/// What the engine serves with.
+#[derive(Clone)]
+pub struct EngineParts {
+    /// The model's tokenizer.
+    pub codec: Arc<dyn TextCodec>,
+    /// The model's own end ids.
+    pub eos_ids: Vec<TokenId>,
+    /// At least one; all serve the same model.
+    pub devices: Vec<DeviceSpec>,
+}

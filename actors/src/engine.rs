@@ -1,0 +1,333 @@
+//! The engine as a host application holds it: start it inside a running actix `System`, clone the handle freely, generate.
+//! All actors run on arbiters of the engine's own, so the host's arbiters are never blocked.
+
+use crate::bus::{Bus, Subscription};
+use crate::clock::Clock;
+use crate::config::{EngineConfig, EngineParts, Hosting};
+use crate::generation::{GenerateEvent, Generation, RequestError};
+use crate::messages::{Drain, DrainOutcome, Restart, Snapshot};
+use crate::metrics::{Metrics, MetricsView};
+use crate::scheduler::{Scheduler, SchedulerParts};
+use crate::session::context::SessionContext;
+use crate::session::outlet::Outlet;
+use crate::session::{Session, SessionParts};
+use crate::state::{EngineState, Limits};
+use crate::supervisor::{LivesView, LivingDevices, Supervisor, SupervisorParts, SupervisorView};
+use actix::{Actor, Addr, Arbiter, ArbiterHandle, System};
+use ropeteam_engine::device_core::{DeviceSnapshot, Load};
+use ropeteam_engine::ids::DeviceId;
+use ropeteam_engine::observe::Event;
+use ropeteam_engine::request::GenerateRequest;
+use ropeteam_engine::scheduler::{SchedulerLimits, SchedulerSnapshot};
+use ropeteam_engine::text::TextCodec;
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::sync::{Semaphore, watch};
+
+/// A device that is in the middle of a step answers within this time, or its view is left out.
+const VIEW_WITHIN: Duration = Duration::from_secs(2);
+
+/// When it is worth trying again after there were too many requests for even a place in the engine.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// A running engine. Cheap to clone; usable from any thread.
+#[derive(Clone)]
+pub struct Engine {
+    shared: Arc<SessionContext>,
+    homes: Arc<Homes>,
+    supervisor: Addr<Supervisor>,
+    metrics: Addr<Metrics>,
+}
+
+/// The arbiters on which sessions live, taken in turn.
+struct Homes {
+    arbiters: Vec<ArbiterHandle>,
+    next: AtomicUsize,
+}
+
+/// Why an engine cannot start.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StartError {
+    /// There is no device.
+    #[error("an engine needs at least one device")]
+    NoDevice,
+    /// Two devices have the same number.
+    #[error("device {0} is listed twice")]
+    DuplicateDevice(DeviceId),
+    /// There is no actix `System` on this thread.
+    #[error("an engine starts inside a running actix System")]
+    NoSystem,
+}
+
+/// What the engine is doing, for people.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct EngineView {
+    /// Readiness and limits.
+    pub state: EngineState,
+    /// The queue and the device table.
+    pub scheduler: Option<SchedulerSnapshot>,
+    /// The lives of the devices.
+    pub supervisor: Option<SupervisorView>,
+    /// What is on the devices; one that does not answer in time is left out.
+    pub devices: Vec<(DeviceId, DeviceSnapshot)>,
+    /// Totals and rates.
+    pub metrics: Option<MetricsView>,
+    /// Requests in the engine.
+    pub sessions: usize,
+    /// Events that slow subscribers of the bus lost.
+    pub lost_events: u64,
+}
+
+/// One device, for people.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DeviceStatus {
+    /// Its lives.
+    #[serde(flatten)]
+    pub lives: LivesView,
+    /// Sequences on it.
+    pub running: usize,
+    /// Its last reported load; `None` before it was first up.
+    pub load: Option<Load>,
+}
+
+impl Engine {
+    /// Starts all actors. Returns at once: the devices build their executors on their own threads; see [`ready`](Self::ready).
+    ///
+    /// # Errors
+    /// Without a `System` on this thread, and if the devices are not at least one, each with its own number.
+    pub fn start(config: EngineConfig, parts: EngineParts) -> Result<Engine, StartError> {
+        check(&parts)?;
+        let clock = Clock::start();
+        let bus = Bus::new(config.bus_buffer);
+        let (control, arbiters) = arbiters(&config);
+        let devices = parts.devices.len();
+        let (state, state_reader) = watch::channel(EngineState {
+            devices,
+            ..EngineState::default()
+        });
+        let scheduler = Scheduler::start_in_arbiter(&control, {
+            let parts = SchedulerParts {
+                limits: SchedulerLimits {
+                    max_queue: config.max_queue,
+                },
+                max_sessions: config.max_requests,
+                max_running: config.batching.max_decode_batch_size,
+                codec_vocab: parts.codec.vocab_size(),
+                clock,
+                bus: bus.clone(),
+                state,
+            };
+            |_| Scheduler::new(parts)
+        });
+        let events = bus.subscribe();
+        let metrics = Metrics::start_in_arbiter(&control, move |_| Metrics::new(clock, events));
+        let supervisor = Supervisor::start_in_arbiter(&control, {
+            let parts = SupervisorParts {
+                config: config.clone(),
+                devices: parts.devices,
+                clock,
+                bus: bus.clone(),
+                scheduler: scheduler.clone(),
+            };
+            |_| Supervisor::new(parts)
+        });
+        let shared = Arc::new(SessionContext {
+            config,
+            codec: parts.codec,
+            eos_ids: parts.eos_ids,
+            clock,
+            bus,
+            scheduler,
+            state: state_reader,
+            tokenising: Arc::new(Semaphore::new(tokenising_at_once())),
+            sessions: Arc::default(),
+            next_seq: Default::default(),
+        });
+        let homes = Arc::new(Homes {
+            arbiters,
+            next: AtomicUsize::new(0),
+        });
+        Ok(Engine {
+            shared,
+            homes,
+            supervisor,
+            metrics,
+        })
+    }
+
+    /// Begins a request and returns its events. Never waits: what is refused is told as [`GenerateEvent::Failed`].
+    pub fn generate(&self, request: GenerateRequest) -> Generation {
+        let shared = self.shared.clone();
+        shared.bus.publish(Event::Received {
+            request: request.id.as_str().into(),
+        });
+        let (mut outlet, events) = Outlet::new(shared.config.client_buffer, request.choices);
+        let Some(place) = shared.take_place() else {
+            let limit = shared.config.max_requests;
+            let error = RequestError::QueueFull {
+                limit,
+                retry_after: RETRY_AFTER,
+            };
+            let reason = ropeteam_engine::observe::RefusedReason::QueueFull;
+            shared.bus.publish(Event::Refused {
+                request: request.id.as_str().into(),
+                reason,
+            });
+            outlet.conclude(GenerateEvent::Failed(error));
+            return Generation::new(events, None);
+        };
+        let arrived = shared.clock.now();
+        let parts = SessionParts {
+            shared,
+            request,
+            outlet,
+            arrived,
+            place,
+        };
+        let session = Session::start_in_arbiter(self.homes.take(), move |_| Session::new(parts));
+        Generation::new(events, Some(session))
+    }
+
+    /// The model's tokenizer.
+    pub fn codec(&self) -> &Arc<dyn TextCodec> {
+        &self.shared.codec
+    }
+
+    /// What requests must keep to; `None` before the first device was up.
+    pub fn limits(&self) -> Option<Limits> {
+        self.state().limits
+    }
+
+    /// How the engine behaves.
+    pub fn config(&self) -> &EngineConfig {
+        &self.shared.config
+    }
+
+    /// The engine's state, as of now.
+    pub fn state(&self) -> EngineState {
+        self.shared.state.borrow().clone()
+    }
+
+    /// Whether a request would be served now: some device is up and nobody shuts down.
+    pub fn is_ready(&self) -> bool {
+        self.shared.state.borrow().is_ready()
+    }
+
+    /// Waits until a device is up. Returns false if none will be: all were given up, or the engine is shutting down.
+    pub async fn ready(&self) -> bool {
+        let mut state = self.shared.state.clone();
+        let settled = |s: &EngineState| s.is_ready() || s.is_hopeless() || s.draining;
+        state.wait_for(settled).await.is_ok_and(|s| s.is_ready())
+    }
+
+    /// Listens to all events from now on.
+    pub fn subscribe(&self) -> Subscription {
+        self.shared.bus.subscribe()
+    }
+
+    /// The devices and how they fare.
+    pub async fn devices(&self) -> Vec<DeviceStatus> {
+        let (lives, scheduler) = tokio::join!(
+            self.supervisor.send(Snapshot::<SupervisorView>::new()),
+            self.shared
+                .scheduler
+                .send(Snapshot::<SchedulerSnapshot>::new()),
+        );
+        let table = scheduler.map(|s| s.devices).unwrap_or_default();
+        let lives = lives.map(|s| s.devices).unwrap_or_default();
+        let status = |lives: LivesView| {
+            let known = table.iter().find(|d| d.device == lives.device);
+            DeviceStatus {
+                running: known.map_or(0, |d| d.running),
+                load: known.map(|d| d.load),
+                lives,
+            }
+        };
+        lives.into_iter().map(status).collect()
+    }
+
+    /// Everything there is to see.
+    pub async fn snapshot(&self) -> EngineView {
+        let (scheduler, supervisor, metrics, living) = tokio::join!(
+            self.shared
+                .scheduler
+                .send(Snapshot::<SchedulerSnapshot>::new()),
+            self.supervisor.send(Snapshot::<SupervisorView>::new()),
+            self.metrics.send(Snapshot::<MetricsView>::new()),
+            self.supervisor.send(LivingDevices),
+        );
+        let mut devices = Vec::new();
+        for (device, actor) in living.unwrap_or_default() {
+            let view = actor
+                .send(Snapshot::<Option<DeviceSnapshot>>::new())
+                .timeout(VIEW_WITHIN);
+            if let Ok(Some(view)) = view.await {
+                devices.push((device, view));
+            }
+        }
+        EngineView {
+            state: self.state(),
+            scheduler: scheduler.ok(),
+            supervisor: supervisor.ok(),
+            devices,
+            metrics: metrics.ok(),
+            sessions: self.shared.sessions.load(Ordering::Relaxed),
+            lost_events: self.shared.bus.lost(),
+        }
+    }
+
+    /// Starts a device anew; what it runs goes on by replay. Returns false if there is no such device.
+    pub async fn restart(&self, device: DeviceId) -> bool {
+        self.supervisor
+            .send(Restart { device })
+            .await
+            .unwrap_or(false)
+    }
+
+    /// Admits nothing more and returns when all that was admitted, waiting or running, has ended; what has not by then ends
+    /// with [`RequestError::Draining`] after `within`.
+    pub async fn drain(&self, within: Duration) -> DrainOutcome {
+        self.shared
+            .scheduler
+            .send(Drain { within })
+            .await
+            .unwrap_or_default()
+    }
+}
+
+impl Homes {
+    fn take(&self) -> &ArbiterHandle {
+        &self.arbiters[self.next.fetch_add(1, Ordering::Relaxed) % self.arbiters.len()]
+    }
+}
+
+fn check(parts: &EngineParts) -> Result<(), StartError> {
+    let mut seen = BTreeSet::new();
+    if let Some(twice) = parts.devices.iter().find(|d| !seen.insert(d.id)) {
+        return Err(StartError::DuplicateDevice(twice.id));
+    }
+    if seen.is_empty() {
+        return Err(StartError::NoDevice);
+    }
+    System::try_current()
+        .map(|_| ())
+        .ok_or(StartError::NoSystem)
+}
+
+/// The arbiter of the scheduler, the supervisor and the metrics, and those of the sessions.
+fn arbiters(config: &EngineConfig) -> (ArbiterHandle, Vec<ArbiterHandle>) {
+    match config.hosting {
+        Hosting::Threads => {
+            let sessions = (0..config.session_threads.max(1)).map(|_| Arbiter::new().handle());
+            (Arbiter::new().handle(), sessions.collect())
+        }
+        Hosting::Simulated { .. } => (Arbiter::current(), vec![Arbiter::current()]),
+    }
+}
+
+fn tokenising_at_once() -> usize {
+    std::thread::available_parallelism().map_or(1, |n| n.get())
+}

@@ -1,0 +1,345 @@
+//! The actor of one request. It owns the truth of its sequences and the client's channel, so that the loss of a device costs the
+//! client a pause and nothing else. What a device needs of a sequence is in `sequences`, a choice's text and end in `choice`,
+//! tokenising and checks in `prompt`, what is told about the end in `ending`.
+
+mod choice;
+pub(crate) mod context;
+mod ending;
+pub(crate) mod outlet;
+mod progress;
+mod prompt;
+mod sequences;
+
+use crate::generation::{GenerateEvent, PromptLogprob, RequestError, Started};
+use crate::messages::{Cancel, Snapshot, Submit};
+use actix::{
+    Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, MailboxError,
+    MessageResult, WrapFuture,
+};
+use context::{Place, SessionContext};
+use ending::{End, refusal_error};
+use outlet::Outlet;
+use prompt::{Prepared, prepare};
+use ropeteam_engine::ids::{DeviceId, Epoch};
+use ropeteam_engine::observe::Event;
+use ropeteam_engine::request::{FinishReason, GenerateRequest};
+use ropeteam_engine::scheduler::{Refusal, Submission};
+use ropeteam_engine::time::Time;
+use ropeteam_engine::work::{PromptTokenLogprob, Work};
+use sequences::{Sequences, SequencesParts};
+use serde::Serialize;
+use std::sync::Arc;
+
+/// One request.
+pub(crate) struct Session {
+    shared: Arc<SessionContext>,
+    request: Arc<GenerateRequest>,
+    outlet: Outlet,
+    arrived: Time,
+    /// Known once the prompt is tokenised.
+    sequences: Option<Sequences>,
+    /// The client has had `Started`.
+    announced: bool,
+    /// The client has had its last event.
+    over: bool,
+    /// Per device the last life that is known to be over.
+    ended_lives: Vec<(DeviceId, Epoch)>,
+    /// Its place among the bounded number of sessions.
+    _place: Place,
+}
+
+/// What a session is made of.
+pub(crate) struct SessionParts {
+    pub shared: Arc<SessionContext>,
+    pub request: GenerateRequest,
+    pub outlet: Outlet,
+    pub arrived: Time,
+    pub place: Place,
+}
+
+/// A view of one session.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SessionView {
+    /// The request's id.
+    pub request: String,
+    /// Prompt tokens; `None` while they are not known.
+    pub prompt_tokens: Option<usize>,
+    /// Generated tokens per choice.
+    pub generated_tokens: Vec<usize>,
+    /// Choices that go on.
+    pub open_choices: usize,
+    /// How often its sequences went on after the loss of a device.
+    pub replays: u32,
+    /// Seconds since its arrival.
+    pub age_s: f64,
+}
+
+impl Session {
+    pub fn new(parts: SessionParts) -> Self {
+        Session {
+            shared: parts.shared,
+            request: Arc::new(parts.request),
+            outlet: parts.outlet,
+            arrived: parts.arrived,
+            sequences: None,
+            announced: false,
+            over: false,
+            ended_lives: Vec::new(),
+            _place: parts.place,
+        }
+    }
+
+    fn prepare(&self, ctx: &mut Context<Self>) {
+        let prepared = prepared(self.shared.clone(), self.request.clone());
+        ctx.spawn(prepared.into_actor(self).map(|outcome, act, ctx| {
+            match outcome.and_then(|prepared| act.begin(prepared)) {
+                Ok(works) => act.submit(works, Submission::New, ctx),
+                Err(error) => act.fail(error, ctx),
+            }
+        }));
+    }
+
+    fn begin(&mut self, prepared: Prepared) -> Result<Vec<Work>, RequestError> {
+        let shared = &self.shared;
+        let sequences = Sequences::new(SequencesParts {
+            request: self.request.clone(),
+            prepared,
+            codec: &*shared.codec,
+            eos_ids: &shared.eos_ids,
+            first: shared.take_seqs(self.request.choices),
+            arrived: self.arrived,
+            queue_timeout: shared.config.queue_timeout,
+        })?;
+        let works = sequences.first_works();
+        self.sequences = Some(sequences);
+        Ok(works)
+    }
+
+    fn submit(&mut self, works: Vec<Work>, how: Submission, ctx: &mut Context<Self>) {
+        let session = ctx.address().recipient();
+        let reply = self.shared.scheduler.send(Submit {
+            works,
+            how,
+            session,
+        });
+        ctx.spawn(
+            reply
+                .into_actor(self)
+                .map(move |reply, act, ctx| act.verdict(reply, how, ctx)),
+        );
+    }
+
+    fn verdict(
+        &mut self,
+        reply: Result<Result<(), Refusal>, MailboxError>,
+        how: Submission,
+        ctx: &mut Context<Self>,
+    ) {
+        match (reply, how) {
+            (Ok(Ok(())), Submission::New) => self.admitted(),
+            (Ok(Ok(())), Submission::Again) => {}
+            (Ok(Err(refusal)), Submission::New) => self.fail(refusal_error(refusal), ctx),
+            (Ok(Err(_)), Submission::Again) => self.end_all(FinishReason::DeviceError, ctx),
+            (Err(_), _) => {
+                self.fail(RequestError::Device("the engine has stopped".into()), ctx);
+            }
+        }
+    }
+
+    fn admitted(&mut self) {
+        let Some(sequences) = &self.sequences else {
+            return;
+        };
+        self.shared.bus.publish(Event::Admitted {
+            request: self.request.id.as_str().into(),
+            seqs: sequences.choices.iter().map(|c| c.seq).collect(),
+            prompt_tokens: sequences.prompt.len() as u32,
+            tenant: self.request.tenant.as_str().into(),
+        });
+        // Log-probabilities of the prompt are part of `Started`; it waits for them.
+        if self.request.prompt_logprobs.is_none() {
+            self.announce(None);
+        }
+    }
+
+    /// Sends `Started`, once.
+    fn announce(&mut self, prompt_logprobs: Option<Vec<PromptTokenLogprob>>) {
+        let Some(sequences) = &self.sequences else {
+            return;
+        };
+        if std::mem::replace(&mut self.announced, true) {
+            return;
+        }
+        let per_token = |p: PromptTokenLogprob| PromptLogprob {
+            logprob: p.logprob,
+            top: p.top,
+        };
+        let started = Started {
+            prompt_ids: sequences.prompt.clone(),
+            prompt_logprobs: prompt_logprobs.map(|all| all.into_iter().map(per_token).collect()),
+        };
+        // The channel is empty, so there is room.
+        self.outlet.send(GenerateEvent::Started(started));
+    }
+
+    /// Sends the last event of a choice, after text that did not reach the client otherwise.
+    fn end_choice(&mut self, i: usize, reason: FinishReason, undelivered: &str) {
+        let now = self.shared.clock.now();
+        let Some(sequences) = &mut self.sequences else {
+            return;
+        };
+        let prompt_tokens = sequences.prompt.len() as u32;
+        let choice = &mut sequences.choices[i];
+        let usage = choice.usage(prompt_tokens, self.arrived, now);
+        let mut done = choice.end(reason, usage);
+        done.text.insert_str(0, undelivered);
+        self.outlet.conclude(GenerateEvent::Done(done));
+    }
+
+    /// Ends every choice that goes on.
+    fn end_all(&mut self, reason: FinishReason, ctx: &mut Context<Self>) {
+        self.announce(None);
+        self.cancel_open();
+        let open = self
+            .sequences
+            .as_ref()
+            .map(Sequences::open)
+            .unwrap_or_default();
+        for i in open {
+            self.end_choice(i, reason.clone(), "");
+        }
+        self.leave_if_over(ctx);
+    }
+
+    /// Bound: once per sequence, when the session ends it.
+    fn cancel_open(&self) {
+        let Some(sequences) = &self.sequences else {
+            return;
+        };
+        for i in sequences.open() {
+            self.shared.scheduler.do_send(Cancel {
+                seq: sequences.choices[i].seq,
+            });
+        }
+    }
+
+    fn leave_if_over(&mut self, ctx: &mut Context<Self>) {
+        if self.sequences.as_ref().is_some_and(Sequences::is_over) && !self.over {
+            self.shared.bus.publish(self.end().finished());
+            self.leave(ctx);
+        }
+    }
+
+    /// Ends the whole request with an error.
+    fn fail(&mut self, error: RequestError, ctx: &mut Context<Self>) {
+        self.cancel_open();
+        self.shared.bus.publish(self.end().failed(&error));
+        self.outlet.conclude(GenerateEvent::Failed(error));
+        self.leave(ctx);
+    }
+
+    fn leave(&mut self, ctx: &mut Context<Self>) {
+        self.over = true;
+        ctx.stop();
+    }
+
+    fn end(&self) -> End<'_> {
+        End {
+            request: &self.request,
+            sequences: self.sequences.as_ref(),
+            arrived: self.arrived,
+            now: self.shared.clock.now(),
+        }
+    }
+
+    fn client_gone(&mut self, ctx: &mut Context<Self>) {
+        if self.sequences.is_some() {
+            self.end_all(FinishReason::Cancelled, ctx);
+        } else if !self.over {
+            self.shared.bus.publish(self.end().finished());
+            self.leave(ctx);
+        }
+    }
+
+    fn deadline_passed(&mut self, ctx: &mut Context<Self>) {
+        match self.sequences {
+            Some(_) => self.end_all(FinishReason::Timeout, ctx),
+            None => {
+                let waited = self.shared.clock.now().since(self.arrived);
+                self.fail(RequestError::QueueTimeout { waited }, ctx);
+            }
+        }
+    }
+}
+
+/// Waits for the limits (that is, for the first device), then tokenises on a blocking thread.
+async fn prepared(
+    shared: Arc<SessionContext>,
+    request: Arc<GenerateRequest>,
+) -> Result<Prepared, RequestError> {
+    let mut state = shared.state.clone();
+    let known = state
+        .wait_for(|s| s.limits.is_some() || s.is_hopeless() || s.draining)
+        .await;
+    // The scheduler holds the other end; without it the engine has stopped.
+    let known = known.map_err(|_| RequestError::Draining)?.clone();
+    if known.draining {
+        return Err(RequestError::Draining);
+    }
+    if known.is_hopeless() {
+        return Err(RequestError::NoDevice);
+    }
+    let limits = known.limits.ok_or(RequestError::NoDevice)?;
+    let permit = shared.tokenising.clone().acquire_owned().await;
+    let work = move || {
+        let _permit = permit;
+        prepare(&request, &*shared.codec, &limits)
+    };
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| {
+        let message = "the tokenizer failed on it".to_owned();
+        Err(RequestError::Invalid {
+            field: "prompt",
+            message,
+        })
+    })
+}
+
+impl Actor for Session {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Context<Self>) {
+        let gone = self.outlet.gone();
+        ctx.spawn(
+            gone.into_actor(self)
+                .map(|(), act, ctx| act.client_gone(ctx)),
+        );
+        let timeout = self
+            .request
+            .timeout
+            .unwrap_or(self.shared.config.request_timeout);
+        ctx.run_later(timeout, Session::deadline_passed);
+        self.prepare(ctx);
+    }
+
+    /// Also after a panic in a handler: nothing may stay on a device for a session that is no more.
+    fn stopped(&mut self, _: &mut Context<Self>) {
+        self.cancel_open();
+    }
+}
+
+impl Handler<Snapshot<SessionView>> for Session {
+    type Result = MessageResult<Snapshot<SessionView>>;
+
+    fn handle(&mut self, _: Snapshot<SessionView>, _: &mut Context<Self>) -> Self::Result {
+        let sequences = self.sequences.as_ref();
+        let lengths = |s: &Sequences| s.choices.iter().map(|c| c.output.len()).collect();
+        MessageResult(SessionView {
+            request: self.request.id.clone(),
+            prompt_tokens: sequences.map(|s| s.prompt.len()),
+            generated_tokens: sequences.map(lengths).unwrap_or_default(),
+            open_choices: sequences.map_or(0, |s| s.open().len()),
+            replays: sequences.map_or(0, |s| s.replays),
+            age_s: self.shared.clock.now().since(self.arrived).as_secs_f64(),
+        })
+    }
+}

@@ -1,0 +1,126 @@
+//! From a request to prompt ids: tokenising, truncation and every check that needs the model's limits. Runs on a blocking thread.
+
+use crate::generation::RequestError;
+use crate::state::Limits;
+use ropeteam_engine::ids::TokenId;
+use ropeteam_engine::request::{GenerateRequest, Prompt};
+use ropeteam_engine::text::TextCodec;
+use std::sync::Arc;
+
+/// A request that can be served.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub prompt: Arc<[TokenId]>,
+    /// Most tokens to generate per choice, at least 1.
+    pub max_tokens: u32,
+}
+
+/// Tokenises and checks.
+pub(crate) fn prepare(
+    request: &GenerateRequest,
+    codec: &dyn TextCodec,
+    limits: &Limits,
+) -> Result<Prepared, RequestError> {
+    check_fields(request, limits)?;
+    let mut ids = prompt_ids(&request.prompt, codec, limits)?;
+    if let Some(keep) = request.truncate {
+        ids.drain(..ids.len().saturating_sub(keep as usize));
+    }
+    let max_tokens = output_limit(ids.len(), request.max_tokens, limits)?;
+    Ok(Prepared {
+        prompt: ids.into(),
+        max_tokens,
+    })
+}
+
+fn invalid(field: &'static str, message: impl Into<String>) -> RequestError {
+    RequestError::Invalid {
+        field,
+        message: message.into(),
+    }
+}
+
+fn check_fields(request: &GenerateRequest, limits: &Limits) -> Result<(), RequestError> {
+    if request.choices == 0 {
+        return Err(invalid("choices", "0; at least 1 is expected"));
+    }
+    if request.max_tokens == Some(0) {
+        return Err(invalid("max_tokens", "0; at least 1 is expected"));
+    }
+    if request.truncate == Some(0) {
+        return Err(invalid("truncate", "0; at least 1 is expected"));
+    }
+    if request.stop.strings.iter().any(String::is_empty) {
+        return Err(invalid("stop", "an empty stop string"));
+    }
+    let strange = request
+        .sampling
+        .logit_bias
+        .iter()
+        .find(|(id, _)| id.0 >= limits.vocab);
+    match strange {
+        Some((id, _)) => Err(invalid("logit_bias", outside(*id, limits))),
+        None => Ok(()),
+    }
+}
+
+fn outside(id: TokenId, limits: &Limits) -> String {
+    format!(
+        "token id {id} is outside the vocabulary of {} tokens",
+        limits.vocab
+    )
+}
+
+fn prompt_ids(
+    prompt: &Prompt,
+    codec: &dyn TextCodec,
+    limits: &Limits,
+) -> Result<Vec<TokenId>, RequestError> {
+    let ids = match prompt {
+        Prompt::Ids(ids) => ids.clone(),
+        Prompt::Text {
+            text,
+            add_special_tokens,
+        } => {
+            let encoded = codec.encode(text, *add_special_tokens);
+            encoded.map_err(|error| invalid("prompt", error.to_string()))?
+        }
+    };
+    if ids.is_empty() {
+        return Err(invalid("prompt", "it has no tokens"));
+    }
+    match ids.iter().find(|id| id.0 >= limits.vocab) {
+        Some(id) => Err(invalid("prompt", outside(*id, limits))),
+        None => Ok(ids),
+    }
+}
+
+/// Most output tokens: what the request asks for, or what the length limit leaves. The pool may end a sequence before.
+fn output_limit(
+    prompt_len: usize,
+    wanted: Option<u32>,
+    limits: &Limits,
+) -> Result<u32, RequestError> {
+    // One place is left for the first generated token.
+    let longest = limits.longest_sequence() as usize - 1;
+    if prompt_len > longest {
+        let which = limits.which();
+        return Err(RequestError::TooLong {
+            what: "prompt",
+            given: prompt_len,
+            limit: longest,
+            which,
+        });
+    }
+    let left = limits.max_model_len - prompt_len as u32;
+    match wanted {
+        Some(wanted) if wanted > left => Err(RequestError::TooLong {
+            what: "prompt and output together",
+            given: prompt_len + wanted as usize,
+            limit: limits.max_model_len as usize,
+            which: "the model's length limit",
+        }),
+        Some(wanted) => Ok(wanted),
+        None => Ok(left),
+    }
+}

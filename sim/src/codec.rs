@@ -1,0 +1,84 @@
+//! A tokenizer of one token per character, for devices without a vocabulary of their own.
+
+use ropeteam_engine::ids::TokenId;
+use ropeteam_engine::text::{TextCodec, TextError, TokenDecoder};
+
+/// Id 0 ends a text; id `n` above it is the `n`-th character of the alphabet.
+#[derive(Clone, Debug)]
+pub struct SimCodec {
+    alphabet: Vec<char>,
+}
+
+/// The id that ends a text.
+pub const END_OF_TEXT: TokenId = TokenId(0);
+
+/// Text of `END_OF_TEXT`.
+const END_TEXT: &str = "<end>";
+
+impl Default for SimCodec {
+    /// Lower-case letters and the space: short stop strings occur soon.
+    fn default() -> Self {
+        SimCodec {
+            alphabet: ('a'..='z').chain([' ']).collect(),
+        }
+    }
+}
+
+impl SimCodec {
+    fn char_of(&self, id: TokenId) -> Option<char> {
+        let index = (id.0 as usize).checked_sub(1)?;
+        self.alphabet.get(index).copied()
+    }
+}
+
+impl TextCodec for SimCodec {
+    fn encode(&self, text: &str, _add_special_tokens: bool) -> Result<Vec<TokenId>, TextError> {
+        let id = |c: char| match self.alphabet.iter().position(|&a| a == c) {
+            Some(index) => Ok(TokenId(index as u32 + 1)),
+            None => Err(TextError(format!(
+                "the simulated tokenizer does not know {c:?}"
+            ))),
+        };
+        text.chars().map(id).collect()
+    }
+
+    fn decoder(&self, _context: &[TokenId], skip_special_tokens: bool) -> Box<dyn TokenDecoder> {
+        Box::new(SimDecoder {
+            codec: self.clone(),
+            skip_special_tokens,
+        })
+    }
+
+    fn token_text(&self, id: TokenId) -> Option<String> {
+        match id {
+            END_OF_TEXT => Some(END_TEXT.into()),
+            _ => self.char_of(id).map(String::from),
+        }
+    }
+
+    fn is_special(&self, id: TokenId) -> bool {
+        id == END_OF_TEXT
+    }
+
+    fn vocab_size(&self) -> u32 {
+        self.alphabet.len() as u32 + 1
+    }
+}
+
+struct SimDecoder {
+    codec: SimCodec,
+    skip_special_tokens: bool,
+}
+
+impl TokenDecoder for SimDecoder {
+    fn push(&mut self, id: TokenId) -> String {
+        match self.skip_special_tokens && self.codec.is_special(id) {
+            true => String::new(),
+            false => self.codec.token_text(id).unwrap_or_default(),
+        }
+    }
+
+    fn finish(&mut self) -> String {
+        String::new()
+    }
+}

@@ -1,0 +1,131 @@
+//! Faults and delays put around any executor, for tests and for the server's test hooks. No production path goes through here
+//! unless such a hook is switched on.
+
+use ropeteam_engine::executor::{Capacity, DeviceFault, FaultKind, StepExecutor};
+use ropeteam_engine::plan::{StepOutput, StepPlan};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// What goes wrong in a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The step returns a `DeviceFault`.
+    Error,
+    /// The step panics.
+    Panic,
+    /// The step does not return (until [`FaultPlan::release`]).
+    Hang,
+}
+
+/// Which steps of a device go wrong. Steps are counted from 0 over all lives of the device, so that a plan outlives
+/// the restarts it causes: share one plan among all executors that are built for the device.
+#[derive(Debug, Default)]
+pub struct FaultPlan {
+    faults: BTreeMap<u64, Fault>,
+    steps: AtomicU64,
+    released: Mutex<bool>,
+    release: Condvar,
+}
+
+impl FaultPlan {
+    /// Each listed step goes wrong once, in its way.
+    pub fn new(faults: impl IntoIterator<Item = (u64, Fault)>) -> Arc<Self> {
+        Arc::new(FaultPlan {
+            faults: faults.into_iter().collect(),
+            ..FaultPlan::default()
+        })
+    }
+
+    /// Steps begun so far.
+    pub fn steps(&self) -> u64 {
+        self.steps.load(Ordering::Relaxed)
+    }
+
+    /// Whether the coming step hangs. Under a virtual clock nothing may block, so there a hang is a step of endless duration;
+    /// ask this in the clock's step time.
+    pub fn next_hangs(&self) -> bool {
+        self.faults.get(&self.steps()) == Some(&Fault::Hang)
+    }
+
+    /// Counts a step and says what is to go wrong in it.
+    fn begin(&self) -> Option<Fault> {
+        let step = self.steps.fetch_add(1, Ordering::Relaxed);
+        self.faults.get(&step).copied()
+    }
+
+    /// Lets hanging steps return, with a fault, so that their threads can end.
+    pub fn release(&self) {
+        *self.released.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.release.notify_all();
+    }
+
+    fn wait_for_release(&self) {
+        let released = self.released.lock().unwrap_or_else(PoisonError::into_inner);
+        let _released = self
+            .release
+            .wait_while(released, |released| !*released)
+            .unwrap_or_else(PoisonError::into_inner);
+    }
+}
+
+/// Runs `inner`, except in the steps that its plan spoils.
+pub struct FaultyExecutor {
+    inner: Box<dyn StepExecutor>,
+    plan: Arc<FaultPlan>,
+}
+
+impl FaultyExecutor {
+    /// Wraps `inner`; give every life of one device the same `plan`.
+    pub fn new(inner: Box<dyn StepExecutor>, plan: Arc<FaultPlan>) -> Self {
+        FaultyExecutor { inner, plan }
+    }
+}
+
+impl StepExecutor for FaultyExecutor {
+    fn capacity(&self) -> Capacity {
+        self.inner.capacity()
+    }
+
+    fn step(&mut self, plan: &StepPlan, output: &mut StepOutput) -> Result<(), DeviceFault> {
+        match self.plan.begin() {
+            None => return self.inner.step(plan, output),
+            Some(Fault::Error) => {}
+            Some(Fault::Panic) => panic!("injected panic"),
+            Some(Fault::Hang) => self.plan.wait_for_release(),
+        }
+        Err(DeviceFault {
+            kind: FaultKind::Operator,
+            detail: "injected fault".into(),
+        })
+    }
+}
+
+/// How long a step takes.
+pub type StepTime = Arc<dyn Fn(&StepPlan) -> Duration + Send + Sync>;
+
+/// Runs `inner` and then blocks its thread for a while.
+pub struct DelayedExecutor {
+    inner: Box<dyn StepExecutor>,
+    delay: StepTime,
+}
+
+impl DelayedExecutor {
+    /// Every step of `inner` takes `delay(plan)` longer.
+    pub fn new(inner: Box<dyn StepExecutor>, delay: StepTime) -> Self {
+        DelayedExecutor { inner, delay }
+    }
+}
+
+impl StepExecutor for DelayedExecutor {
+    fn capacity(&self) -> Capacity {
+        self.inner.capacity()
+    }
+
+    fn step(&mut self, plan: &StepPlan, output: &mut StepOutput) -> Result<(), DeviceFault> {
+        self.inner.step(plan, output)?;
+        std::thread::sleep((self.delay)(plan));
+        Ok(())
+    }
+}
