@@ -1,0 +1,232 @@
+//! A tokenizer of Hugging Face's `tokenizers` crate as the engine's `TextCodec`.
+//! Not here: decoding token by token (`decode.rs`), GGUF vocabularies (`gguf.rs`).
+
+use std::collections::HashSet;
+use std::fs;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use ropeteam_device::ColumnMask;
+use ropeteam_engine::ids::TokenId;
+use ropeteam_engine::text::{TextCodec, TextError, TokenDecoder};
+use tokenizers::Tokenizer;
+
+use super::TokenizerError;
+use super::decode::Decoder;
+use super::pieces::{Piece, Scheme};
+
+/// No model's vocabulary comes near; a file that claims more would make us count holes for ever.
+const MAX_VOCABULARY: u32 = 1 << 24;
+
+/// A model's tokenizer. Cheap to clone.
+#[derive(Clone)]
+pub struct Codec {
+    vocabulary: Arc<Vocabulary>,
+}
+
+/// A token and the bytes of the text that it came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OffsetToken {
+    /// The token.
+    pub id: TokenId,
+    /// Where it stands in the text, in bytes; empty for a token that the tokenizer added.
+    pub bytes: Range<usize>,
+}
+
+/// The tokenizer and what was computed from it once.
+pub(super) struct Vocabulary {
+    tokenizer: Tokenizer,
+    scheme: Scheme,
+    special: HashSet<u32>,
+    /// All ids are below.
+    limit: u32,
+    /// Ids below `limit` without a token, ascending.
+    holes: Vec<u32>,
+}
+
+impl Codec {
+    /// Loads `tokenizer.json` of a model folder.
+    ///
+    /// # Errors
+    /// When the file cannot be read or is no tokenizer.
+    pub fn from_folder(folder: &Path) -> Result<Self, TokenizerError> {
+        let file = folder.join("tokenizer.json");
+        let bytes = fs::read(&file).map_err(|source| TokenizerError::Read {
+            file: file.clone(),
+            source,
+        })?;
+        Self::from_json(&bytes, &file.display().to_string())
+    }
+
+    /// Loads a tokenizer from the content of a tokenizer.json; `origin` names it in errors.
+    ///
+    /// # Errors
+    /// When it is no tokenizer.
+    pub fn from_json(json: &[u8], origin: &str) -> Result<Self, TokenizerError> {
+        let tokenizer = Tokenizer::from_bytes(json).map_err(|e| TokenizerError::Invalid {
+            origin: origin.to_owned(),
+            detail: e.to_string(),
+        })?;
+        Self::new(tokenizer, origin)
+    }
+
+    pub(super) fn new(mut tokenizer: Tokenizer, origin: &str) -> Result<Self, TokenizerError> {
+        // These settings served training. A server that cut prompts or padded them would answer another question.
+        tokenizer.with_padding(None);
+        tokenizer
+            .with_truncation(None)
+            .map_err(|e| TokenizerError::Invalid {
+                origin: origin.to_owned(),
+                detail: e.to_string(),
+            })?;
+        let mut ids: Vec<u32> = tokenizer.get_vocab(true).into_values().collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let last = match ids.last() {
+            Some(&last) if last < MAX_VOCABULARY => last,
+            last => {
+                return Err(TokenizerError::Invalid {
+                    origin: origin.to_owned(),
+                    detail: format!("the highest token id is {last:?}"),
+                });
+            }
+        };
+        let special = tokenizer.get_added_tokens_decoder();
+        let vocabulary = Vocabulary {
+            scheme: Scheme::of(&tokenizer),
+            special: special
+                .iter()
+                .filter(|(_, token)| token.special)
+                .map(|(&id, _)| id)
+                .collect(),
+            limit: last + 1,
+            holes: gaps(&ids),
+            tokenizer,
+        };
+        Ok(Self {
+            vocabulary: Arc::new(vocabulary),
+        })
+    }
+
+    /// Which of a model's `columns` logits have a token.
+    pub fn column_mask(&self, columns: usize) -> ColumnMask {
+        let limit = columns.min(self.vocabulary.limit as usize);
+        let holes = self.vocabulary.holes.iter().copied();
+        ColumnMask {
+            limit,
+            holes: holes.take_while(|&id| (id as usize) < limit).collect(),
+        }
+    }
+
+    /// The id of a token, by its text as the vocabulary has it.
+    pub fn token_id(&self, token: &str) -> Option<TokenId> {
+        self.vocabulary.tokenizer.token_to_id(token).map(TokenId)
+    }
+
+    /// Text of a whole sequence that follows nothing, as Hugging Face decodes it.
+    pub fn decode(&self, ids: &[TokenId], skip_special_tokens: bool) -> String {
+        let ids: Vec<u32> = ids.iter().map(|id| id.0).collect();
+        self.vocabulary.decode(&ids, skip_special_tokens)
+    }
+
+    /// Tokenises `text` and says where in it each token stands.
+    ///
+    /// # Errors
+    /// When the tokenizer refuses the text.
+    pub fn encode_with_offsets(
+        &self,
+        text: &str,
+        add_special_tokens: bool,
+    ) -> Result<Vec<OffsetToken>, TextError> {
+        let encoding = self
+            .vocabulary
+            .tokenizer
+            .encode(text, add_special_tokens)
+            .map_err(|e| refused(&*e))?;
+        let offsets = encoding.get_offsets().iter();
+        Ok(encoding
+            .get_ids()
+            .iter()
+            .zip(offsets)
+            .map(|(&id, &(start, end))| OffsetToken {
+                id: TokenId(id),
+                bytes: start..end,
+            })
+            .collect())
+    }
+}
+
+impl TextCodec for Codec {
+    fn encode(&self, text: &str, add_special_tokens: bool) -> Result<Vec<TokenId>, TextError> {
+        let encoding = self
+            .vocabulary
+            .tokenizer
+            .encode_fast(text, add_special_tokens)
+            .map_err(|e| refused(&*e))?;
+        Ok(encoding.get_ids().iter().copied().map(TokenId).collect())
+    }
+
+    fn decoder(&self, context: &[TokenId], skip_special_tokens: bool) -> Box<dyn TokenDecoder> {
+        Box::new(Decoder::new(
+            self.vocabulary.clone(),
+            context,
+            skip_special_tokens,
+        ))
+    }
+
+    fn token_text(&self, id: TokenId) -> Option<String> {
+        let token = self.vocabulary.tokenizer.id_to_token(id.0)?;
+        Some(match self.vocabulary.scheme.piece(&token) {
+            Piece::Text(text) => text,
+            Piece::Bytes(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+            Piece::Byte(byte) => String::from_utf8_lossy(&[byte]).into_owned(),
+        })
+    }
+
+    fn is_special(&self, id: TokenId) -> bool {
+        self.vocabulary.special.contains(&id.0)
+    }
+
+    fn vocab_size(&self) -> u32 {
+        self.vocabulary.limit
+    }
+}
+
+impl Vocabulary {
+    pub fn scheme(&self) -> Scheme {
+        self.scheme
+    }
+
+    /// What a token contributes; `None` for an id without a token, or a special token that is to be skipped.
+    pub fn piece(&self, id: TokenId, skip_special: bool) -> Option<Piece> {
+        if skip_special && self.special.contains(&id.0) {
+            return None;
+        }
+        let token = self.tokenizer.id_to_token(id.0)?;
+        Some(self.scheme.piece(&token))
+    }
+
+    /// Decoding by the tokenizer itself; empty where it fails.
+    pub fn decode(&self, ids: &[u32], skip_special: bool) -> String {
+        self.tokenizer.decode(ids, skip_special).unwrap_or_default()
+    }
+}
+
+fn refused(error: &dyn std::fmt::Display) -> TextError {
+    TextError(format!("the text cannot be tokenised: {error}"))
+}
+
+/// The numbers from 0 that are missing in ascending `ids`.
+fn gaps(ids: &[u32]) -> Vec<u32> {
+    let mut next = 0;
+    let mut missing = Vec::new();
+    for &id in ids {
+        missing.extend(next..id);
+        next = id + 1;
+    }
+    missing
+}
+
+#[cfg(test)]
+mod tests;
