@@ -4,6 +4,7 @@
 
 pub mod batching;
 pub mod blocks;
+pub mod credits;
 pub mod device_core;
 pub mod executor;
 pub mod ids;
@@ -12,6 +13,7 @@ pub mod observe;
 pub mod placement;
 pub mod plan;
 pub mod prefix;
+pub mod queue;
 pub mod request;
 pub mod sampling;
 pub mod scheduler;

@@ -76,31 +76,25 @@ impl DeviceCore {
             if continuous && tokens >= budget.tokens {
                 return;
             }
-            let Some(seq) = self.waiting.pop_front() else {
+            let Some(at) = self.begin_first_waiting() else {
                 return;
             };
-            match self.begin(seq) {
-                Ok(at) => {
-                    sequences += 1;
-                    tokens += chunk(&self.running[at]);
-                }
-                Err(seq) => {
-                    self.waiting.push_front(seq);
-                    return;
-                }
-            }
+            sequences += 1;
+            tokens += chunk(&self.running[at]);
         }
     }
 
-    /// Gives a sequence all blocks that its tokens so far need and puts it among the running ones; returns its place there.
-    /// Gives it back if the pool has no room for it and for one more block of each running sequence.
-    fn begin(&mut self, mut seq: Sequence) -> Result<usize, Sequence> {
+    /// Gives the first waiting sequence all blocks that its tokens so far need and puts it among the running ones; returns its
+    /// place there. It goes on waiting if the pool has no room for it and for one more block of each running sequence.
+    fn begin_first_waiting(&mut self) -> Option<usize> {
+        let mut seq = self.waiting.pop_front()?;
         self.look_up(&seq);
         let found = self.found_blocks.len() as u32;
         let needed = self.kv.pool().blocks_for(seq.len() as usize) - found;
         let headroom = self.running.len() as u32;
         if needed + headroom > self.kv.available_beside(&self.found_blocks) {
-            return Err(seq);
+            self.waiting.push_front(seq);
+            return None;
         }
         self.kv.acquire(&self.found_blocks);
         seq.begin(&self.found_blocks, self.capacity.block_size);
@@ -110,7 +104,7 @@ impl DeviceCore {
         }
         let at = self.running.partition_point(|other| other.rank < seq.rank);
         self.running.insert(at, seq);
-        Ok(at)
+        Some(at)
     }
 
     /// Finds the cached blocks of a sequence's tokens. One whose prompt logits are wanted must compute them all.

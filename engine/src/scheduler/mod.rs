@@ -1,143 +1,89 @@
 //! Everything the scheduler actor decides: whom to admit, who is next, which device gets it.
 //! It spends credits (`credits.rs`) and never sees a block id; what runs in a step is the device's business (`device_core`).
 
+mod message;
 mod report;
 
+pub use message::{
+    Action, Cancelled, DeviceProfile, Refusal, Released, SchedulerLimits, Submission,
+};
 pub use report::{DeviceView, SchedulerSnapshot, TenantView};
 
+use crate::credits::Credits;
 use crate::device_core::{BrokenInvariant, Load};
-use crate::executor::Capacity;
+use crate::executor::LengthLimit;
 use crate::ids::{DeviceId, Epoch, SeqId};
-use crate::placement::Role;
+use crate::placement::{self, Affinity, Candidate};
+use crate::queue::WaitingQueue;
 use crate::time::Time;
 use crate::work::Work;
-use std::time::Duration;
-
-/// Bounds of the scheduler.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SchedulerLimits {
-    /// Most sequences in the waiting queue; resubmissions may exceed it.
-    pub max_queue: usize,
-}
-
-/// What a device offers in one of its lives.
-#[derive(Clone, Debug, PartialEq)]
-pub struct DeviceProfile {
-    /// Its executor's capacity.
-    pub capacity: Capacity,
-    /// Most sequences it runs at once (`BatchLimits::max_decode_batch_size`).
-    pub max_running: u32,
-    /// What it is used for.
-    pub role: Role,
-}
-
-/// Whether a submitted work is new.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Submission {
-    /// A new sequence: refused when the queue is full or the server drains.
-    New,
-    /// A sequence that lost its device: goes to the front, is never refused for a full queue or a drain.
-    Again,
-}
-
-/// Why a sequence will not be served. The caller learns what it can do.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum Refusal {
-    /// The waiting queue is full.
-    #[error("the waiting queue is full ({limit} sequences)")]
-    QueueFull {
-        /// Its bound.
-        limit: usize,
-        /// When it is worth trying again, from the measured speed of the queue.
-        retry_after: Duration,
-    },
-    /// It can never fit on any device.
-    #[error("a prompt of {given} tokens is over the limit of {limit} tokens ({which})")]
-    TooLong {
-        /// Prompt (and output so far) in tokens.
-        given: usize,
-        /// Most prompt tokens possible; one place is left for the first generated token.
-        limit: usize,
-        /// Which limit: "the model's length limit" or "the KV pool".
-        which: &'static str,
-    },
-    /// The server is shutting down.
-    #[error("the server is shutting down")]
-    Draining,
-    /// Every device was given up.
-    #[error("no device is available")]
-    NoDevice,
-    /// It waited longer than allowed.
-    #[error("waited {waited:?} in the queue, longer than allowed")]
-    QueueTimeout {
-        /// How long.
-        waited: Duration,
-    },
-    /// The scheduler has this sequence already.
-    #[error("sequence {0} was submitted already")]
-    Duplicate(SeqId),
-}
-
-/// What the actor has to do after a tick.
-#[derive(Clone, Debug)]
-pub enum Action {
-    /// Give the work to this life of the device.
-    Assign {
-        /// The device.
-        device: DeviceId,
-        /// Its life.
-        epoch: Epoch,
-        /// The work.
-        work: Work,
-    },
-    /// Tell the session of `seq`, which was waiting, that it will not be served.
-    Refuse {
-        /// The sequence.
-        seq: SeqId,
-        /// Why.
-        why: Refusal,
-    },
-}
-
-/// Where a cancelled sequence was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cancelled {
-    /// In the queue; it is gone.
-    Waiting,
-    /// On a device: tell it. The sequence counts there until `released`.
-    On {
-        /// The device.
-        device: DeviceId,
-        /// Its life.
-        epoch: Epoch,
-    },
-    /// Nowhere: it ended before.
-    Unknown,
-}
-
-/// The end of a sequence on a device, whatever the cause.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Released {
-    /// The device.
-    pub device: DeviceId,
-    /// The life in which it held the sequence.
-    pub epoch: Epoch,
-    /// The sequence.
-    pub seq: SeqId,
-    /// Tokens it generated there, charged to its tenant.
-    pub generated_tokens: u32,
-}
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 /// The state of the scheduler. Every call is cheap; after any of them [`tick`](Self::tick) says what to do.
 ///
 /// A sequence is in exactly one place from `submit` to its end: waiting, or on one life of one device.
 #[derive(Debug)]
-pub struct SchedulerCore {}
+pub struct SchedulerCore {
+    limits: SchedulerLimits,
+    queue: WaitingQueue,
+    devices: BTreeMap<DeviceId, Device>,
+    /// The device that holds each sequence.
+    device_of: HashMap<SeqId, DeviceId>,
+    affinity: Affinity,
+    draining: bool,
+    /// There were devices, and all were given up.
+    abandoned: bool,
+}
+
+/// A device that is up or may come back.
+#[derive(Debug)]
+struct Device {
+    epoch: Epoch,
+    up: bool,
+    profile: DeviceProfile,
+    credits: Credits,
+    /// The sequences it holds, with their tenants.
+    held: BTreeMap<SeqId, Arc<str>>,
+}
+
+impl Device {
+    fn new(epoch: Epoch, profile: DeviceProfile) -> Self {
+        Device {
+            epoch,
+            up: true,
+            credits: Credits::new(&profile.capacity, profile.max_running),
+            profile,
+            held: BTreeMap::new(),
+        }
+    }
+
+    fn length_limit(&self) -> LengthLimit {
+        self.profile.capacity.length_limit()
+    }
+
+    /// Whether it can be given the work now.
+    fn takes(&self, work: &Work) -> bool {
+        let tokens = work.len_tokens();
+        self.up
+            && self.profile.role.takes_new()
+            && tokens < self.length_limit().tokens as usize
+            && self.credits.cover(tokens)
+    }
+}
 
 impl SchedulerCore {
-    /// A scheduler without devices.
+    /// A scheduler without devices. Sequences wait until the first one is up.
     pub fn new(limits: SchedulerLimits) -> Self {
-        unimplemented!("{limits:?}")
+        SchedulerCore {
+            queue: WaitingQueue::new(limits.max_queue),
+            limits,
+            devices: BTreeMap::new(),
+            device_of: HashMap::new(),
+            affinity: Affinity::default(),
+            draining: false,
+            abandoned: false,
+        }
     }
 
     /// Takes a sequence into the queue.
@@ -145,89 +91,272 @@ impl SchedulerCore {
     /// # Errors
     /// Refused at once; nothing was changed then.
     pub fn submit(&mut self, work: Work, how: Submission, now: Time) -> Result<(), Refusal> {
-        unimplemented!("{work:?} {how:?} {now:?}")
+        if self.queue.contains(work.seq) || self.device_of.contains_key(&work.seq) {
+            return Err(Refusal::Duplicate(work.seq));
+        }
+        if self.abandoned {
+            return Err(Refusal::NoDevice);
+        }
+        self.check_length(&work)?;
+        match how {
+            Submission::Again => self.queue.push_again(work),
+            Submission::New if self.draining => return Err(Refusal::Draining),
+            Submission::New => self.queue.push(work, now)?,
+        }
+        Ok(())
+    }
+
+    /// Refuses what fits none of the known devices. Before the first one is up nothing is known.
+    fn check_length(&self, work: &Work) -> Result<(), Refusal> {
+        let given = work.len_tokens();
+        match self.length_limit() {
+            Some(limit) if given >= limit.tokens as usize => Err(Refusal::TooLong {
+                given,
+                limit: limit.tokens.saturating_sub(1) as usize,
+                which: limit.which,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn length_limit(&self) -> Option<LengthLimit> {
+        let devices = self
+            .devices
+            .values()
+            .filter(|device| device.profile.role.takes_new());
+        devices
+            .map(Device::length_limit)
+            .max_by_key(|limit| limit.tokens)
     }
 
     /// Ends a sequence's claim. Idempotent.
     pub fn cancel(&mut self, seq: SeqId) -> Cancelled {
-        unimplemented!("{seq}")
+        if self.queue.remove(seq).is_some() {
+            return Cancelled::Waiting;
+        }
+        match self.device_of.get(&seq) {
+            Some(&device) => Cancelled::On {
+                device,
+                epoch: self.devices[&device].epoch,
+            },
+            None => Cancelled::Unknown,
+        }
     }
 
     /// A device begins a life. Returns the sequences that an earlier life still held: they were interrupted.
-    /// A message of an earlier life than the known one is ignored.
+    /// News of a life that is not later than the known one is ignored.
     pub fn device_up(
         &mut self,
         device: DeviceId,
         epoch: Epoch,
         profile: DeviceProfile,
     ) -> Vec<SeqId> {
-        unimplemented!("{device} {epoch} {profile:?}")
+        if self
+            .devices
+            .get(&device)
+            .is_some_and(|known| epoch <= known.epoch)
+        {
+            return Vec::new();
+        }
+        let interrupted = self.interrupt(device);
+        self.devices.insert(device, Device::new(epoch, profile));
+        self.abandoned = false;
+        interrupted
     }
 
     /// A life of a device ended; it may come back. Returns the sequences it held: they were interrupted and may be
-    /// submitted again. Ignored for any life but the present one.
+    /// submitted again. News of an earlier life than the known one is ignored.
     pub fn device_down(&mut self, device: DeviceId, epoch: Epoch) -> Vec<SeqId> {
-        unimplemented!("{device} {epoch}")
+        match self.devices.get_mut(&device) {
+            Some(known) if epoch >= known.epoch => {
+                known.epoch = epoch;
+                known.up = false;
+                self.interrupt(device)
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// A device will not come back. Returns the sequences it held.
     pub fn device_gone(&mut self, device: DeviceId) -> Vec<SeqId> {
-        unimplemented!("{device}")
+        let interrupted = self.interrupt(device);
+        if self.devices.remove(&device).is_some() {
+            self.abandoned = self.devices.is_empty();
+        }
+        interrupted
+    }
+
+    /// Takes all sequences, and the memory of its cache, from a device.
+    fn interrupt(&mut self, device: DeviceId) -> Vec<SeqId> {
+        let Some(known) = self.devices.get_mut(&device) else {
+            return Vec::new();
+        };
+        self.affinity.forget(device);
+        let held = std::mem::take(&mut known.held);
+        for (seq, tenant) in &held {
+            self.device_of.remove(seq);
+            self.queue.left_service(tenant, 0);
+        }
+        held.into_keys().collect()
     }
 
     /// A device's report. Ignored for any life but the present one.
     pub fn load(&mut self, device: DeviceId, epoch: Epoch, load: Load) {
-        unimplemented!("{device} {epoch} {load:?}")
+        if let Some(known) = self.present_life(device, epoch) {
+            known.credits.report(load);
+        }
     }
 
     /// A sequence left a device. Returns false (and changes nothing) for stale news.
     pub fn released(&mut self, released: Released) -> bool {
-        unimplemented!("{released:?}")
+        let Released {
+            device,
+            epoch,
+            seq,
+            generated_tokens,
+        } = released;
+        let Some(known) = self.present_life(device, epoch) else {
+            return false;
+        };
+        let Some(tenant) = known.held.remove(&seq) else {
+            return false;
+        };
+        known.credits.release(seq);
+        self.device_of.remove(&seq);
+        self.queue.left_service(&tenant, generated_tokens);
+        true
+    }
+
+    fn present_life(&mut self, device: DeviceId, epoch: Epoch) -> Option<&mut Device> {
+        self.devices
+            .get_mut(&device)
+            .filter(|known| known.up && known.epoch == epoch)
     }
 
     /// What is to be done now: refusals of what waited too long, assignments within the credits.
     pub fn tick(&mut self, now: Time) -> Vec<Action> {
-        unimplemented!("{now:?}")
+        let mut actions = Vec::new();
+        let refuse = |work: Work, why| Action::Refuse { seq: work.seq, why };
+        for work in self.queue.remove_expired(now) {
+            let waited = now.since(work.arrived);
+            actions.push(refuse(work, Refusal::QueueTimeout { waited }));
+        }
+        if self.abandoned {
+            let rest = self.queue.remove_all();
+            actions.extend(rest.into_iter().map(|work| refuse(work, Refusal::NoDevice)));
+        }
+        while let Some(first) = self.queue.first() {
+            let seq = first.seq;
+            if let Err(why) = self.check_length(first) {
+                self.queue.remove(seq);
+                actions.push(Action::Refuse { seq, why });
+                continue;
+            }
+            let Some(device) = self.place(first) else {
+                break;
+            };
+            actions.extend(self.assign_first(device, now));
+        }
+        actions
+    }
+
+    /// The device for the work, `None` if it has to wait. Nothing behind it is looked at: whoever is first is served first.
+    fn place(&self, work: &Work) -> Option<DeviceId> {
+        let able = self.devices.iter().filter(|(_, device)| device.takes(work));
+        let candidates: Vec<Candidate> = able
+            .map(|(&device, known)| Candidate {
+                device,
+                sequences: known.credits.sequences(),
+                blocks: known.credits.blocks(),
+            })
+            .collect();
+        let cached = match candidates.len() {
+            0 | 1 => None,
+            _ => self.affinity.find(&work.prompt, work.cache_salt),
+        };
+        placement::choose(&candidates, cached)
+    }
+
+    fn assign_first(&mut self, device: DeviceId, now: Time) -> Option<Action> {
+        let work = self.queue.pop_first(now)?;
+        if self.devices.len() > 1 {
+            self.affinity.note(&work.prompt, work.cache_salt, device);
+        }
+        let known = self.devices.get_mut(&device)?;
+        known.credits.promise(work.seq, work.len_tokens());
+        known.held.insert(work.seq, Arc::clone(&work.tenant));
+        self.device_of.insert(work.seq, device);
+        let epoch = known.epoch;
+        Some(Action::Assign {
+            device,
+            epoch,
+            work,
+        })
     }
 
     /// When [`tick`](Self::tick) must be called at the latest, though nothing else happens.
     pub fn next_deadline(&self) -> Option<Time> {
-        unimplemented!()
+        self.queue.next_deadline()
     }
 
     /// Takes no new sequences from now on; what was admitted goes on.
     pub fn drain(&mut self) {
-        unimplemented!()
+        self.draining = true;
     }
 
     /// Whether [`drain`](Self::drain) was called.
     pub fn is_draining(&self) -> bool {
-        unimplemented!()
+        self.draining
     }
 
     /// Whether no sequence waits or runs.
     pub fn is_idle(&self) -> bool {
-        unimplemented!()
+        self.queue.is_empty() && self.device_of.is_empty()
     }
 
     /// Sequences in the queue.
     pub fn waiting(&self) -> usize {
-        unimplemented!()
+        self.queue.len()
     }
 
     /// Sequences on devices.
     pub fn running(&self) -> usize {
-        unimplemented!()
+        self.device_of.len()
     }
 
     /// Longest sequence, prompt and output together, that some device can hold; `None` before the first device was up.
     pub fn longest_sequence(&self) -> Option<u32> {
-        unimplemented!()
+        self.length_limit().map(|limit| limit.tokens)
     }
 
     /// A view for people.
     pub fn snapshot(&self) -> SchedulerSnapshot {
-        unimplemented!()
+        let tenants = self
+            .queue
+            .tenants()
+            .map(|(tenant, waiting, running, served_tokens)| TenantView {
+                tenant: tenant.to_owned(),
+                waiting,
+                running,
+                served_tokens,
+            });
+        let devices = self.devices.iter().map(|(&device, known)| DeviceView {
+            device,
+            epoch: known.epoch,
+            up: known.up,
+            role: known.profile.role,
+            running: known.held.len(),
+            credit_blocks: known.credits.blocks(),
+            load: *known.credits.load(),
+        });
+        SchedulerSnapshot {
+            draining: self.draining,
+            waiting: self.waiting(),
+            max_queue: self.limits.max_queue,
+            running: self.running(),
+            tenants: tenants.collect(),
+            devices: devices.collect(),
+        }
     }
 
     /// Checks every invariant.
@@ -235,6 +364,32 @@ impl SchedulerCore {
     /// # Errors
     /// The first one that does not hold.
     pub fn check(&self) -> Result<(), BrokenInvariant> {
-        unimplemented!()
+        let broken = |what: String| Err(BrokenInvariant(what));
+        let held: usize = self.devices.values().map(|device| device.held.len()).sum();
+        if held != self.running() {
+            return broken(format!(
+                "devices hold {held} sequences, not {}",
+                self.running()
+            ));
+        }
+        for (seq, device) in &self.device_of {
+            if self.queue.contains(*seq) {
+                return broken(format!("sequence {seq} waits and runs"));
+            }
+            if !self
+                .devices
+                .get(device)
+                .is_some_and(|known| known.up && known.held.contains_key(seq))
+            {
+                return broken(format!("device {device} does not hold sequence {seq}"));
+            }
+        }
+        let in_service: usize = self.queue.tenants().map(|(_, _, running, _)| running).sum();
+        if in_service != held {
+            return broken(format!(
+                "tenants have {in_service} sequences in service, not {held}"
+            ));
+        }
+        Ok(())
     }
 }

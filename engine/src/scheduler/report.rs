@@ -29,6 +29,8 @@ pub struct TenantView {
     pub tenant: String,
     /// Its sequences in the queue.
     pub waiting: usize,
+    /// Its sequences on devices.
+    pub running: usize,
     /// Its virtual counter: tokens it was served, lifted on entry so that nobody saves up by staying away.
     pub served_tokens: u64,
 }
