@@ -43,10 +43,14 @@ impl FaultPlan {
         self.steps.load(Ordering::Relaxed)
     }
 
-    /// Whether the coming step hangs. Under a virtual clock nothing may block, so there a hang is a step of endless duration;
-    /// ask this in the clock's step time.
-    pub fn next_hangs(&self) -> bool {
-        self.faults.get(&self.steps()) == Some(&Fault::Hang)
+    /// Whether the coming step hangs; if so it counts as begun. Under a virtual clock nothing may block, so there a hang is a
+    /// step of endless duration: ask this in the clock's step time.
+    pub fn begin_hang(&self) -> bool {
+        let hangs = self.faults.get(&self.steps()) == Some(&Fault::Hang);
+        if hangs {
+            self.steps.fetch_add(1, Ordering::Relaxed);
+        }
+        hangs
     }
 
     /// Counts a step and says what is to go wrong in it.

@@ -10,6 +10,7 @@ mod progress;
 mod prompt;
 mod sequences;
 
+use crate::config::Hosting;
 use crate::generation::{GenerateEvent, PromptLogprob, RequestError, Started};
 use crate::messages::{Cancel, Snapshot, Submit};
 use actix::{
@@ -272,7 +273,7 @@ impl Session {
     }
 }
 
-/// Waits for the limits (that is, for the first device), then tokenises on a blocking thread.
+/// Waits for the limits (that is, for the first device), then tokenises on a blocking thread, a few at a time.
 async fn prepared(
     shared: Arc<SessionContext>,
     request: Arc<GenerateRequest>,
@@ -290,12 +291,17 @@ async fn prepared(
         return Err(RequestError::NoDevice);
     }
     let limits = known.limits.ok_or(RequestError::NoDevice)?;
+    if matches!(shared.config.hosting, Hosting::Simulated { .. }) {
+        // A real thread would bring real time, and with it chance, into the simulation.
+        return prepare(&request, &*shared.codec, &limits);
+    }
     let permit = shared.tokenising.clone().acquire_owned().await;
     let work = move || {
         let _permit = permit;
         prepare(&request, &*shared.codec, &limits)
     };
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|_| {
         let message = "the tokenizer failed on it".to_owned();
         Err(RequestError::Invalid {
             field: "prompt",

@@ -1,0 +1,245 @@
+//! A whole engine with simulated devices in one `System` on a paused tokio clock: hours pass in milliseconds, and the same
+//! scenario is the same run each time.
+
+// Each test binary uses its own part of this.
+#![allow(dead_code)]
+
+use actix::System;
+use futures_util::StreamExt;
+use ropeteam_actors::generation::{GenerateEvent, Generation, RequestError, Usage};
+use ropeteam_actors::{DeviceSpec, Engine, EngineConfig, EngineParts, Hosting};
+use ropeteam_engine::executor::{Capacity, StepExecutor};
+use ropeteam_engine::ids::{DeviceId, TokenId};
+use ropeteam_engine::request::{FinishReason, GenerateRequest, Prompt, StopRules};
+use ropeteam_engine::sampling::SamplingParams;
+use ropeteam_sim::codec::{END_OF_TEXT, SimCodec};
+use ropeteam_sim::cost::CostModel;
+use ropeteam_sim::executor::SimExecutor;
+use ropeteam_sim::faults::{FaultPlan, FaultyExecutor};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A step that never ends, for a device that hangs.
+const FOREVER: Duration = Duration::from_secs(1_000_000);
+
+/// Runs a scenario in virtual time.
+pub fn in_virtual_time<T>(scenario: impl Future<Output = T>) -> T {
+    let runtime = || {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .expect("a runtime without I/O")
+    };
+    System::with_tokio_rt(runtime).block_on(scenario)
+}
+
+/// The devices of a scenario and the engine's settings.
+pub struct World {
+    pub config: EngineConfig,
+    pub capacity: Capacity,
+    /// One device per plan.
+    pub faults: Vec<Arc<FaultPlan>>,
+    pub cost: CostModel,
+}
+
+impl World {
+    /// One device per fault plan, with 64 blocks of 4 tokens each.
+    pub fn new(faults: Vec<Arc<FaultPlan>>) -> Self {
+        World {
+            config: EngineConfig::default(),
+            capacity: capacity(),
+            faults,
+            cost: CostModel::default(),
+        }
+    }
+
+    /// One device that does not fail.
+    pub fn undisturbed() -> Self {
+        World::new(vec![FaultPlan::new([])])
+    }
+
+    /// Starts the engine; the devices are up when it returns.
+    pub async fn start(&self) -> Engine {
+        let (faults, cost) = (self.faults.clone(), self.cost);
+        let step_time = Arc::new(move |device: DeviceId, plan: &_| {
+            match faults[device.0 as usize].begin_hang() {
+                true => FOREVER,
+                false => cost.of(plan),
+            }
+        });
+        let config = EngineConfig {
+            hosting: Hosting::Simulated { step_time },
+            ..self.config.clone()
+        };
+        let engine = Engine::start(config, self.parts()).expect("the parts are valid");
+        assert!(engine.ready().await);
+        engine
+    }
+
+    pub fn parts(&self) -> EngineParts {
+        let device = |(i, plan): (usize, &Arc<FaultPlan>)| {
+            let (capacity, plan) = (self.capacity.clone(), plan.clone());
+            DeviceSpec {
+                id: DeviceId(i as u16),
+                build: Arc::new(move |_| {
+                    let inner = Box::new(SimExecutor::new(capacity.clone(), 7));
+                    let faulty = FaultyExecutor::new(inner, plan.clone());
+                    Ok(Box::new(faulty) as Box<dyn StepExecutor>)
+                }),
+            }
+        };
+        EngineParts {
+            codec: Arc::new(SimCodec::default()),
+            eos_ids: vec![END_OF_TEXT],
+            devices: self.faults.iter().enumerate().map(device).collect(),
+        }
+    }
+}
+
+pub fn capacity() -> Capacity {
+    Capacity {
+        blocks: 64,
+        block_size: 4,
+        max_model_len: 200,
+        max_step_tokens: 64,
+        max_logits_rows: 64,
+        vocab: 28,
+    }
+}
+
+/// A greedy request for 24 tokens that no end id ends.
+pub fn request(id: &str, prompt: &str) -> GenerateRequest {
+    GenerateRequest {
+        id: id.into(),
+        prompt: Prompt::Text {
+            text: prompt.into(),
+            add_special_tokens: false,
+        },
+        truncate: None,
+        choices: 1,
+        sampling: SamplingParams::greedy(),
+        stop: StopRules {
+            ignore_eos: true,
+            ..StopRules::default()
+        },
+        max_tokens: Some(24),
+        logprobs: None,
+        prompt_logprobs: None,
+        skip_special_tokens: true,
+        cache_salt: String::new(),
+        tenant: String::new(),
+        priority: 0,
+        timeout: None,
+    }
+}
+
+/// The same with temperature 1 and that seed.
+pub fn sampled(id: &str, prompt: &str, seed: u64) -> GenerateRequest {
+    let sampling = SamplingParams {
+        seed,
+        ..SamplingParams::default()
+    };
+    GenerateRequest {
+        sampling,
+        ..request(id, prompt)
+    }
+}
+
+/// All that a client saw of one choice.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Seen {
+    pub text: String,
+    pub ids: Vec<TokenId>,
+    pub reason: Option<FinishReason>,
+    pub usage: Usage,
+}
+
+/// All that a client saw.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Transcript {
+    pub started: bool,
+    pub choices: Vec<Seen>,
+    pub failed: Option<RequestError>,
+}
+
+impl Transcript {
+    /// The parts that must not depend on what happens to devices.
+    pub fn content(&self) -> Vec<(String, Vec<TokenId>, Option<FinishReason>)> {
+        let content = |c: &Seen| (c.text.clone(), c.ids.clone(), c.reason.clone());
+        self.choices.iter().map(content).collect()
+    }
+
+    /// Adds an event, checking what every client may rely on.
+    pub fn add(&mut self, event: GenerateEvent) {
+        assert!(
+            self.failed.is_none(),
+            "an event after the last one: {event:?}"
+        );
+        match event {
+            GenerateEvent::Started(_) => {
+                assert!(
+                    !self.started && self.choices.is_empty(),
+                    "started comes first, once"
+                );
+                self.started = true;
+            }
+            GenerateEvent::Tokens(tokens) => {
+                assert!(!tokens.tokens.is_empty());
+                let choice = self.open_choice(tokens.choice);
+                choice.text.push_str(&tokens.text);
+                choice.ids.extend(tokens.tokens.iter().map(|t| t.id));
+            }
+            GenerateEvent::Done(done) => {
+                let choice = self.open_choice(done.choice);
+                choice.text.push_str(&done.text);
+                choice.reason = Some(done.reason);
+                choice.usage = done.usage;
+            }
+            GenerateEvent::Failed(error) => self.failed = Some(error),
+        }
+    }
+
+    fn open_choice(&mut self, choice: u32) -> &mut Seen {
+        assert!(self.started, "tokens before the start");
+        let wanted = choice as usize + 1;
+        if self.choices.len() < wanted {
+            self.choices.resize_with(wanted, Seen::default);
+        }
+        let choice = &mut self.choices[choice as usize];
+        assert_eq!(choice.reason, None, "an event after the choice's last one");
+        choice
+    }
+}
+
+/// Reads a request to its end.
+pub async fn read(mut generation: Generation) -> Transcript {
+    let mut transcript = Transcript::default();
+    while let Some(event) = generation.next().await {
+        transcript.add(event);
+    }
+    transcript
+}
+
+/// Waits until the engine holds no request and then checks that every block of every living device is free.
+pub async fn assert_all_is_free(engine: &Engine) {
+    for _ in 0..1000 {
+        let view = engine.snapshot().await;
+        let scheduler = view.scheduler.as_ref().expect("the scheduler answers");
+        if view.sessions == 0 && scheduler.waiting == 0 && scheduler.running == 0 {
+            for (device, view) in &view.devices {
+                let load = view.load;
+                assert_eq!(
+                    load.blocks_free + load.blocks_cached,
+                    load.blocks_total,
+                    "{device}"
+                );
+                assert!(view.sequences.is_empty(), "{device}");
+            }
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("something is left: {:?}", engine.snapshot().await);
+}
