@@ -26,6 +26,10 @@ const MAX_PANELS: usize = MAX_HEAD_DIM / LANES;
 /// Pairs of query and visible position below which threads are not worth waking, per head element.
 const WORK_WORTH_THREADS: usize = 32 * 1024;
 
+const LANE_NUMBERS: [f32; LANES] = [
+    0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0,
+];
+
 /// The rows of one sequence in a step.
 #[derive(Clone, Copy, Debug)]
 pub struct Segment<'a> {
@@ -272,17 +276,19 @@ impl Attend<'_> {
     ) {
         let steps = self.cache.key_steps();
         let groups = self.groups_in(tile);
-        let keys: [&[Line]; GROUPS] = std::array::from_fn(|g| {
+        let mut keys: [&[Line]; GROUPS] = [&[]; GROUPS];
+        for (g, lines) in keys.iter_mut().enumerate() {
             let (block, inner, ..) = self.group_at(tile * GROUPS + g.min(groups - 1));
             let block = self.blocks[block] as usize;
-            &self
-                .cache
-                .head(self.query.layer, block, self.task.kv_head)
-                .0[inner * steps..][..steps]
-        });
-        let x: [&[u32]; R] = std::array::from_fn(|i| queries[i].as_slice());
+            let (keys, _) = self.cache.head(self.query.layer, block, self.task.kv_head);
+            *lines = &keys[inner * steps..][..steps];
+        }
+        let mut x: [&[u32]; R] = [&[]; R];
+        for (x, words) in x.iter_mut().zip(queries) {
+            *x = words;
+        }
         let mut sums = [[simd.splat(0.0); GROUPS]; R];
-        accumulate::<S, E, R, GROUPS>(simd, x, keys, &mut sums);
+        accumulate::<S, E, R, GROUPS>(simd, &x, &keys, &mut sums);
         for (sums, scores) in sums.iter().zip(scores) {
             for (sum, scores) in sums.iter().zip(scores.as_chunks_mut().0) {
                 simd.store(*sum, scores);
@@ -301,10 +307,11 @@ impl Attend<'_> {
     ) {
         for i in 0..R {
             let lanes: &mut [[f32; LANES]] = scores[i].as_chunks_mut().0;
-            let masked: [S::V; GROUPS] = std::array::from_fn(|g| {
+            let mut masked = [simd.splat(0.0); GROUPS];
+            for (g, masked) in masked.iter_mut().enumerate() {
                 let scaled = simd.mul(simd.load(&lanes[g]), simd.splat(self.query.scale));
-                self.mask(simd, i, tile * GROUPS + g, scaled)
-            });
+                *masked = self.mask(simd, i, tile * GROUPS + g, scaled);
+            }
             let top = simd.max(
                 simd.max(masked[0], masked[1]),
                 simd.max(masked[2], masked[3]),
@@ -347,7 +354,7 @@ impl Attend<'_> {
         if start == 0 && end == LANES {
             return scores;
         }
-        let lane = simd.load(&std::array::from_fn(|lane| lane as f32));
+        let lane = simd.load(&LANE_NUMBERS);
         let nothing = simd.splat(f32::NEG_INFINITY);
         let scores = simd.if_less(lane, simd.splat(end.min(LANES) as f32), scores, nothing);
         simd.if_less(lane, simd.splat(start.min(LANES) as f32), nothing, scores)
@@ -391,19 +398,25 @@ impl Attend<'_> {
         let steps = self.cache.group_steps();
         let panel_lines = self.cache.shape().groups() * steps;
         let last = self.position(self.task.count - 1);
-        let mut sums: [[S::V; P]; R] =
-            std::array::from_fn(|i| std::array::from_fn(|p| state.values[i][panel + p]));
+        let mut sums = [[simd.splat(0.0); P]; R];
+        for (sums, values) in sums.iter_mut().zip(&state.values) {
+            sums.copy_from_slice(&values[panel..panel + P]);
+        }
         for g in 0..self.groups_in(tile) {
             let (block, inner, first, count) = self.group_at(tile * GROUPS + g);
             // Positions that no query sees may hold what an earlier owner of the block left.
             let steps_seen = count.min(last + 1 - first).div_ceil(E::INPUTS);
             let block = self.blocks[block] as usize;
             let (_, values) = self.cache.head(self.query.layer, block, self.task.kv_head);
-            let lines: [&[Line]; P] = std::array::from_fn(|p| {
-                &values[(panel + p) * panel_lines + inner * steps..][..steps_seen]
-            });
-            let x: [&[u32]; R] = std::array::from_fn(|i| &words[i][g * steps * E::WORDS..]);
-            accumulate::<S, E, R, P>(simd, x, lines, &mut sums);
+            let mut lines: [&[Line]; P] = [&[]; P];
+            for (p, lines) in lines.iter_mut().enumerate() {
+                *lines = &values[(panel + p) * panel_lines + inner * steps..][..steps_seen];
+            }
+            let mut x: [&[u32]; R] = [&[]; R];
+            for (x, words) in x.iter_mut().zip(words) {
+                *x = &words[g * steps * E::WORDS..];
+            }
+            accumulate::<S, E, R, P>(simd, &x, &lines, &mut sums);
         }
         for (values, sums) in state.values.iter_mut().zip(sums) {
             values[panel..panel + P].copy_from_slice(&sums);

@@ -196,21 +196,26 @@ impl Block<'_> {
 
     #[inline(always)]
     fn tile<S: Bf16, E: Element<S>, const R: usize, const P: usize>(&self, simd: S, at: TileAt) {
-        let panels: [&[Line]; P] =
-            std::array::from_fn(|p| &self.weight.panel(at.panel + p)[at.first_step..at.end_step]);
-        let x: [&[u32]; R] =
-            std::array::from_fn(|r| &self.x.row(at.row + r)[at.first_step * E::WORDS..]);
-        let mut sums: [[S::V; P]; R] = std::array::from_fn(|r| {
-            std::array::from_fn(|p| {
-                if at.first_step == 0 {
+        let mut panels: [&[Line]; P] = [&[]; P];
+        for (p, lines) in panels.iter_mut().enumerate() {
+            *lines = &self.weight.panel(at.panel + p)[at.first_step..at.end_step];
+        }
+        let mut x: [&[u32]; R] = [&[]; R];
+        for (r, words) in x.iter_mut().enumerate() {
+            *words = &self.x.row(at.row + r)[at.first_step * E::WORDS..];
+        }
+        let mut sums = [[simd.splat(0.0); P]; R];
+        for (r, sums) in sums.iter_mut().enumerate() {
+            for (p, sum) in sums.iter_mut().enumerate() {
+                *sum = if at.first_step == 0 {
                     simd.load(self.weight.panel_bias(at.panel + p))
                 } else {
                     // SAFETY: the block owns these outputs; the part ends with the load.
                     simd.load_padded(unsafe { self.out_lanes(at.row + r, at.panel + p) }, 0.0)
-                }
-            })
-        });
-        accumulate::<S, E, R, P>(simd, x, panels, &mut sums);
+                };
+            }
+        }
+        accumulate::<S, E, R, P>(simd, &x, &panels, &mut sums);
         for (r, sums) in sums.iter().enumerate() {
             for (p, sum) in sums.iter().enumerate() {
                 // SAFETY: the block owns these outputs; the part ends with the store.
