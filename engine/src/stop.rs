@@ -139,3 +139,102 @@ struct Found {
     start: usize,
     end: usize,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn matcher(stops: &[&str]) -> StopMatcher {
+        let stops: Vec<String> = stops.iter().map(|&stop| stop.to_owned()).collect();
+        StopMatcher::new(&stops, false, 0).unwrap()
+    }
+
+    /// Feeds the pieces as tokens 1, 2, ...; returns all that is shown, the flushed rest included, and the match.
+    fn run(mut matcher: StopMatcher, pieces: &[&str]) -> (String, Option<String>) {
+        let mut shown = String::new();
+        for (piece, token) in pieces.iter().zip(1..) {
+            shown.push_str(&matcher.push(piece, token).text);
+        }
+        shown.push_str(&matcher.finish());
+        (shown, matcher.matched().map(str::to_owned))
+    }
+
+    fn check(stops: &[&str], pieces: &[&str], shown: &str, matched: Option<&str>) {
+        let expected = (shown.to_owned(), matched.map(str::to_owned));
+        assert_eq!(run(matcher(stops), pieces), expected);
+    }
+
+    #[test]
+    fn the_match_that_is_complete_first_wins() {
+        check(&["45"], &["0123", "4", "5", "6"], "0123", Some("45"));
+        check(&["5", "34"], &["012345"], "012", Some("34"));
+        check(&["345", "4"], &["012345"], "0123", Some("4"));
+        check(&["4", "34"], &["012345"], "012", Some("34"));
+    }
+
+    #[test]
+    fn text_that_turns_out_not_to_match_is_delivered() {
+        check(&["9.Z"], &["8", "9", "."], "89.", None);
+        check(&["aab"], &["a", "a", "a", "c"], "aaac", None);
+    }
+
+    #[test]
+    fn half_a_stop_string_is_held_back() {
+        let mut matcher = matcher(&["</s>"]);
+        assert_eq!(matcher.push("a</", 1).text, "a");
+        assert_eq!(matcher.push("s", 2).text, "");
+        assert_eq!(matcher.push("t", 3).text, "</st");
+    }
+
+    #[test]
+    fn the_stop_string_stays_if_wanted_but_nothing_after_it() {
+        let matcher = StopMatcher::new(&["45".to_owned()], true, 0).unwrap();
+        let expected = ("012345".to_owned(), Some("45".to_owned()));
+        assert_eq!(run(matcher, &["01234", "56"]), expected);
+    }
+
+    #[test]
+    fn the_text_of_the_first_tokens_takes_no_part() {
+        let matcher = StopMatcher::new(&["3".to_owned(), "45".to_owned()], false, 5).unwrap();
+        let pieces = ["0", "1", "2", "3", "4", "5", "3", "6"];
+        let expected = ("012345".to_owned(), Some("3".to_owned()));
+        assert_eq!(run(matcher, &pieces), expected);
+    }
+
+    #[test]
+    fn an_empty_stop_string_is_refused() {
+        assert!(StopMatcher::new(&["a".to_owned(), String::new()], false, 0).is_err());
+    }
+
+    /// Reads the whole text byte by byte.
+    fn naive(stops: &[String], text: &str) -> (String, Option<String>) {
+        for end in 1..=text.len() {
+            let ending = stops
+                .iter()
+                .filter(|stop| text.as_bytes()[..end].ends_with(stop.as_bytes()));
+            if let Some(stop) = ending.max_by_key(|stop| stop.len()) {
+                return (text[..end - stop.len()].to_owned(), Some(stop.clone()));
+            }
+        }
+        (text.to_owned(), None)
+    }
+
+    proptest! {
+        #[test]
+        fn any_chunking_gives_what_a_search_in_the_whole_text_gives(
+            pieces in prop::collection::vec("[abé🦜]{0,4}", 0..12),
+            stops in prop::collection::vec("[abé🦜]{1,4}", 0..4),
+        ) {
+            let mut matcher = StopMatcher::new(&stops, false, 0).unwrap();
+            let (expected, stop) = naive(&stops, &pieces.concat());
+            let mut shown = String::new();
+            for (piece, token) in pieces.iter().zip(1..) {
+                shown.push_str(&matcher.push(piece, token).text);
+                prop_assert!(expected.starts_with(&shown), "nothing is shown too early");
+            }
+            shown.push_str(&matcher.finish());
+            prop_assert_eq!((shown, matcher.matched().map(str::to_owned)), (expected, stop));
+        }
+    }
+}

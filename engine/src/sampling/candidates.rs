@@ -14,8 +14,8 @@ pub struct Candidates {
     ids: Vec<TokenId>,
     /// `exp(logit - highest logit)` per candidate, after [`weigh`](Self::weigh).
     pub(super) weights: Vec<f32>,
-    /// Indices of candidates while they are being sorted.
-    order: Vec<u32>,
+    /// Candidates, as (rank, index), while they are being sorted.
+    order: Vec<(f32, u32)>,
 }
 
 impl Candidates {
@@ -114,53 +114,48 @@ impl Candidates {
     pub(super) fn keep_mass(&mut self, mass: f64, least_weight: f32, rank: impl Fn(f32) -> f32) {
         let mut order = std::mem::take(&mut self.order);
         order.clear();
-        let indices = 0..self.weights.len() as u32;
-        order.extend(indices.filter(|&index| self.weights[index as usize] >= least_weight));
-        let kept = self.smallest_prefix(&mut order, mass, rank);
+        let candidates = self.logits.iter().zip(&self.weights).zip(0u32..);
+        let needed = candidates.filter(|((_, weight), _)| **weight >= least_weight);
+        order.extend(needed.map(|((&logit, _), index)| (rank(logit), index)));
+        let kept = self.smallest_prefix(&mut order, mass);
         order.truncate(kept);
-        order.sort_unstable();
+        order.sort_unstable_by_key(|&(_, index)| index);
         self.keep_indices(&order);
         self.order = order;
     }
 
-    /// Moves the indices that come first by `rank` and together reach `mass` to the front of `order`; returns how many they are.
-    /// Halves the open part by selection instead of sorting all of it: O(n).
-    fn smallest_prefix(&self, order: &mut [u32], mass: f64, rank: impl Fn(f32) -> f32) -> usize {
+    /// Moves the (rank, index) pairs that come first and whose weights together reach `mass` to the front of `order`;
+    /// returns how many they are. Halves the open part by selection instead of sorting all of it: O(n).
+    fn smallest_prefix(&self, order: &mut [(f32, u32)], mass: f64) -> usize {
         /// Below this many sorting is quicker.
         const SORTED: usize = 64;
-        let weight = |index: u32| f64::from(self.weights[index as usize]);
-        let by_rank = |&a: &u32, &b: &u32| {
-            let (rank_a, rank_b) = (rank(self.logits[a as usize]), rank(self.logits[b as usize]));
-            rank_a.total_cmp(&rank_b).then(a.cmp(&b))
-        };
+        let weight = |&(_, index): &(f32, u32)| f64::from(self.weights[index as usize]);
+        let by_rank = |a: &(f32, u32), b: &(f32, u32)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
         let (mut low, mut high, mut reached) = (0, order.len(), 0.0);
         while high - low > SORTED {
-            let middle = (high - low) / 2;
-            order[low..high].select_nth_unstable_by(middle, by_rank);
-            let front: f64 = order[low..low + middle]
-                .iter()
-                .map(|&index| weight(index))
-                .sum();
+            let middle = low + (high - low) / 2;
+            order[low..high].select_nth_unstable_by(middle - low, by_rank);
+            let front: f64 = order[low..middle].iter().map(weight).sum();
             if reached + front >= mass {
-                high = low + middle;
+                high = middle;
             } else {
                 reached += front;
-                low += middle;
+                low = middle;
             }
         }
         order[low..high].sort_unstable_by(by_rank);
         while low < high && (reached < mass || low == 0) {
-            reached += weight(order[low]);
+            reached += weight(&order[low]);
             low += 1;
         }
         low
     }
 
-    /// Keeps the candidates at the ascending `indices`.
-    fn keep_indices(&mut self, indices: &[u32]) {
+    /// Keeps the candidates with the ascending `indices`, the second of each pair.
+    fn keep_indices(&mut self, indices: &[(f32, u32)]) {
         let mut ids = std::mem::take(&mut self.ids);
         let had_ids = !ids.is_empty();
-        for (kept, &index) in indices.iter().enumerate() {
+        for (kept, &(_, index)) in indices.iter().enumerate() {
             self.logits[kept] = self.logits[index as usize];
             match had_ids {
                 true => ids[kept] = ids[index as usize],

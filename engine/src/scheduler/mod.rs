@@ -1,6 +1,7 @@
 //! Everything the scheduler actor decides: whom to admit, who is next, which device gets it.
 //! It spends credits (`credits.rs`) and never sees a block id; what runs in a step is the device's business (`device_core`).
 
+mod device;
 mod message;
 mod report;
 
@@ -9,7 +10,6 @@ pub use message::{
 };
 pub use report::{DeviceView, SchedulerSnapshot, TenantView};
 
-use crate::credits::Credits;
 use crate::device_core::{BrokenInvariant, Load};
 use crate::executor::LengthLimit;
 use crate::ids::{DeviceId, Epoch, SeqId};
@@ -17,6 +17,7 @@ use crate::placement::{self, Affinity, Candidate};
 use crate::queue::WaitingQueue;
 use crate::time::Time;
 use crate::work::Work;
+use device::Device;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -34,42 +35,6 @@ pub struct SchedulerCore {
     draining: bool,
     /// There were devices, and all were given up.
     abandoned: bool,
-}
-
-/// A device that is up or may come back.
-#[derive(Debug)]
-struct Device {
-    epoch: Epoch,
-    up: bool,
-    profile: DeviceProfile,
-    credits: Credits,
-    /// The sequences it holds, with their tenants.
-    held: BTreeMap<SeqId, Arc<str>>,
-}
-
-impl Device {
-    fn new(epoch: Epoch, profile: DeviceProfile) -> Self {
-        Device {
-            epoch,
-            up: true,
-            credits: Credits::new(&profile.capacity, profile.max_running),
-            profile,
-            held: BTreeMap::new(),
-        }
-    }
-
-    fn length_limit(&self) -> LengthLimit {
-        self.profile.capacity.length_limit()
-    }
-
-    /// Whether it can be given the work now.
-    fn takes(&self, work: &Work) -> bool {
-        let tokens = work.len_tokens();
-        self.up
-            && self.profile.role.takes_new()
-            && tokens < self.length_limit().tokens as usize
-            && self.credits.cover(tokens)
-    }
 }
 
 impl SchedulerCore {
