@@ -9,18 +9,17 @@ pub(crate) mod outlet;
 mod progress;
 mod prompt;
 mod sequences;
+mod view;
 
-use crate::config::Hosting;
+pub use view::SessionView;
+
 use crate::generation::{GenerateEvent, PromptLogprob, RequestError, Started};
-use crate::messages::{Cancel, Snapshot, Submit};
-use actix::{
-    Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, MailboxError,
-    MessageResult, WrapFuture,
-};
+use crate::messages::{Cancel, Submit};
+use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, MailboxError, WrapFuture};
 use context::{Place, SessionContext};
 use ending::{End, refusal_error};
 use outlet::Outlet;
-use prompt::{Prepared, prepare};
+use prompt::{Prepared, prepared};
 use ropeteam_engine::ids::{DeviceId, Epoch};
 use ropeteam_engine::observe::Event;
 use ropeteam_engine::request::{FinishReason, GenerateRequest};
@@ -28,7 +27,6 @@ use ropeteam_engine::scheduler::{Refusal, Submission};
 use ropeteam_engine::time::Time;
 use ropeteam_engine::work::{PromptTokenLogprob, Work};
 use sequences::{Sequences, SequencesParts};
-use serde::Serialize;
 use std::sync::Arc;
 
 /// One request.
@@ -56,23 +54,6 @@ pub(crate) struct SessionParts {
     pub outlet: Outlet,
     pub arrived: Time,
     pub place: Place,
-}
-
-/// A view of one session.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct SessionView {
-    /// The request's id.
-    pub request: String,
-    /// Prompt tokens; `None` while they are not known.
-    pub prompt_tokens: Option<usize>,
-    /// Generated tokens per choice.
-    pub generated_tokens: Vec<usize>,
-    /// Choices that go on.
-    pub open_choices: usize,
-    /// How often its sequences went on after the loss of a device.
-    pub replays: u32,
-    /// Seconds since its arrival.
-    pub age_s: f64,
 }
 
 impl Session {
@@ -273,43 +254,6 @@ impl Session {
     }
 }
 
-/// Waits for the limits (that is, for the first device), then tokenises on a blocking thread, a few at a time.
-async fn prepared(
-    shared: Arc<SessionContext>,
-    request: Arc<GenerateRequest>,
-) -> Result<Prepared, RequestError> {
-    let mut state = shared.state.clone();
-    let known = state
-        .wait_for(|s| s.limits.is_some() || s.is_hopeless() || s.draining)
-        .await;
-    // The scheduler holds the other end; without it the engine has stopped.
-    let known = known.map_err(|_| RequestError::Draining)?.clone();
-    if known.draining {
-        return Err(RequestError::Draining);
-    }
-    if known.is_hopeless() {
-        return Err(RequestError::NoDevice);
-    }
-    let limits = known.limits.ok_or(RequestError::NoDevice)?;
-    if matches!(shared.config.hosting, Hosting::Simulated { .. }) {
-        // A real thread would bring real time, and with it chance, into the simulation.
-        return prepare(&request, &*shared.codec, &limits);
-    }
-    let permit = shared.tokenising.clone().acquire_owned().await;
-    let work = move || {
-        let _permit = permit;
-        prepare(&request, &*shared.codec, &limits)
-    };
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|_| {
-        let message = "the tokenizer failed on it".to_owned();
-        Err(RequestError::Invalid {
-            field: "prompt",
-            message,
-        })
-    })
-}
-
 impl Actor for Session {
     type Context = Context<Self>;
 
@@ -330,22 +274,5 @@ impl Actor for Session {
     /// Also after a panic in a handler: nothing may stay on a device for a session that is no more.
     fn stopped(&mut self, _: &mut Context<Self>) {
         self.cancel_open();
-    }
-}
-
-impl Handler<Snapshot<SessionView>> for Session {
-    type Result = MessageResult<Snapshot<SessionView>>;
-
-    fn handle(&mut self, _: Snapshot<SessionView>, _: &mut Context<Self>) -> Self::Result {
-        let sequences = self.sequences.as_ref();
-        let lengths = |s: &Sequences| s.choices.iter().map(|c| c.output.len()).collect();
-        MessageResult(SessionView {
-            request: self.request.id.clone(),
-            prompt_tokens: sequences.map(|s| s.prompt.len()),
-            generated_tokens: sequences.map(lengths).unwrap_or_default(),
-            open_choices: sequences.map_or(0, |s| s.open().len()),
-            replays: sequences.map_or(0, |s| s.replays),
-            age_s: self.shared.clock.now().since(self.arrived).as_secs_f64(),
-        })
     }
 }

@@ -1,5 +1,7 @@
-//! From a request to prompt ids: tokenising, truncation and every check that needs the model's limits. Runs on a blocking thread.
+//! From a request to prompt ids: tokenising, truncation and every check that needs the model's limits. Off the arbiters, on a blocking thread.
 
+use super::context::SessionContext;
+use crate::config::Hosting;
 use crate::generation::RequestError;
 use crate::state::Limits;
 use ropeteam_engine::ids::TokenId;
@@ -15,8 +17,45 @@ pub(crate) struct Prepared {
     pub max_tokens: u32,
 }
 
+/// Waits for the limits (that is, for the first device), then tokenises on a blocking thread, a few at a time.
+pub(crate) async fn prepared(
+    shared: Arc<SessionContext>,
+    request: Arc<GenerateRequest>,
+) -> Result<Prepared, RequestError> {
+    let mut state = shared.state.clone();
+    let known = state
+        .wait_for(|s| s.limits.is_some() || s.is_hopeless() || s.draining)
+        .await;
+    // The scheduler holds the other end; without it the engine has stopped.
+    let known = known.map_err(|_| RequestError::Draining)?.clone();
+    if known.draining {
+        return Err(RequestError::Draining);
+    }
+    if known.is_hopeless() {
+        return Err(RequestError::NoDevice);
+    }
+    let limits = known.limits.ok_or(RequestError::NoDevice)?;
+    if matches!(shared.config.hosting, Hosting::Simulated { .. }) {
+        // A real thread would bring real time, and with it chance, into the simulation.
+        return prepare(&request, &*shared.codec, &limits);
+    }
+    let permit = shared.tokenising.clone().acquire_owned().await;
+    let work = move || {
+        let _permit = permit;
+        prepare(&request, &*shared.codec, &limits)
+    };
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|_| {
+        let message = "the tokenizer failed on it".to_owned();
+        Err(RequestError::Invalid {
+            field: "prompt",
+            message,
+        })
+    })
+}
+
 /// Tokenises and checks.
-pub(crate) fn prepare(
+fn prepare(
     request: &GenerateRequest,
     codec: &dyn TextCodec,
     limits: &Limits,

@@ -15,7 +15,7 @@ use ropeteam_engine::sampling::SamplingParams;
 use ropeteam_sim::codec::{END_OF_TEXT, SimCodec};
 use ropeteam_sim::cost::CostModel;
 use ropeteam_sim::executor::SimExecutor;
-use ropeteam_sim::faults::{FaultPlan, FaultyExecutor};
+use ropeteam_sim::faults::{DelayedExecutor, FaultPlan, FaultyExecutor};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,7 +41,10 @@ pub struct World {
     pub capacity: Capacity,
     /// One device per plan.
     pub faults: Vec<Arc<FaultPlan>>,
+    /// Time of a step under the virtual clock.
     pub cost: CostModel,
+    /// Time of a step on real threads.
+    pub delay: Duration,
 }
 
 impl World {
@@ -52,6 +55,7 @@ impl World {
             capacity: capacity(),
             faults,
             cost: CostModel::default(),
+            delay: Duration::ZERO,
         }
     }
 
@@ -78,15 +82,24 @@ impl World {
         engine
     }
 
+    /// Starts the engine with each device on a thread of its own; for tests in real time.
+    pub async fn start_on_threads(&self) -> Engine {
+        let engine = Engine::start(self.config.clone(), self.parts()).expect("the parts are valid");
+        assert!(engine.ready().await);
+        engine
+    }
+
     pub fn parts(&self) -> EngineParts {
+        let delay = self.delay;
         let device = |(i, plan): (usize, &Arc<FaultPlan>)| {
             let (capacity, plan) = (self.capacity.clone(), plan.clone());
             DeviceSpec {
                 id: DeviceId(i as u16),
                 build: Arc::new(move |_| {
                     let inner = Box::new(SimExecutor::new(capacity.clone(), 7));
-                    let faulty = FaultyExecutor::new(inner, plan.clone());
-                    Ok(Box::new(faulty) as Box<dyn StepExecutor>)
+                    let faulty = Box::new(FaultyExecutor::new(inner, plan.clone()));
+                    let slow = DelayedExecutor::new(faulty, Arc::new(move |_| delay));
+                    Ok(Box::new(slow) as Box<dyn StepExecutor>)
                 }),
             }
         };

@@ -1,34 +1,33 @@
 //! The engine as a host application holds it: start it inside a running actix `System`, clone the handle freely, generate.
 //! All actors run on arbiters of the engine's own, so the host's arbiters are never blocked.
 
+mod views;
+
+pub use views::{DeviceStatus, EngineView};
+
 use crate::bus::{Bus, Subscription};
 use crate::clock::Clock;
 use crate::config::{EngineConfig, EngineParts, Hosting};
 use crate::generation::{GenerateEvent, Generation, RequestError};
-use crate::messages::{Drain, DrainOutcome, Restart, Snapshot};
-use crate::metrics::{Metrics, MetricsView};
+use crate::messages::{Drain, DrainOutcome, Restart};
+use crate::metrics::Metrics;
 use crate::scheduler::{Scheduler, SchedulerParts};
 use crate::session::context::SessionContext;
 use crate::session::outlet::Outlet;
 use crate::session::{Session, SessionParts};
 use crate::state::{EngineState, Limits};
-use crate::supervisor::{LivesView, LivingDevices, Supervisor, SupervisorParts, SupervisorView};
+use crate::supervisor::{Supervisor, SupervisorParts};
 use actix::{Actor, Addr, Arbiter, ArbiterHandle, System};
-use ropeteam_engine::device_core::{DeviceSnapshot, Load};
 use ropeteam_engine::ids::DeviceId;
 use ropeteam_engine::observe::Event;
 use ropeteam_engine::request::GenerateRequest;
-use ropeteam_engine::scheduler::{SchedulerLimits, SchedulerSnapshot};
+use ropeteam_engine::scheduler::SchedulerLimits;
 use ropeteam_engine::text::TextCodec;
-use serde::Serialize;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
-
-/// A device that is in the middle of a step answers within this time, or its view is left out.
-const VIEW_WITHIN: Duration = Duration::from_secs(2);
 
 /// When it is worth trying again after there were too many requests for even a place in the engine.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -60,37 +59,6 @@ pub enum StartError {
     /// There is no actix `System` on this thread.
     #[error("an engine starts inside a running actix System")]
     NoSystem,
-}
-
-/// What the engine is doing, for people.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct EngineView {
-    /// Readiness and limits.
-    pub state: EngineState,
-    /// The queue and the device table.
-    pub scheduler: Option<SchedulerSnapshot>,
-    /// The lives of the devices.
-    pub supervisor: Option<SupervisorView>,
-    /// What is on the devices; one that does not answer in time is left out.
-    pub devices: Vec<(DeviceId, DeviceSnapshot)>,
-    /// Totals and rates.
-    pub metrics: Option<MetricsView>,
-    /// Requests in the engine.
-    pub sessions: usize,
-    /// Events that slow subscribers of the bus lost.
-    pub lost_events: u64,
-}
-
-/// One device, for people.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct DeviceStatus {
-    /// Its lives.
-    #[serde(flatten)]
-    pub lives: LivesView,
-    /// Sequences on it.
-    pub running: usize,
-    /// Its last reported load; `None` before it was first up.
-    pub load: Option<Load>,
 }
 
 impl Engine {
@@ -226,57 +194,6 @@ impl Engine {
     /// Listens to all events from now on.
     pub fn subscribe(&self) -> Subscription {
         self.shared.bus.subscribe()
-    }
-
-    /// The devices and how they fare.
-    pub async fn devices(&self) -> Vec<DeviceStatus> {
-        let (lives, scheduler) = tokio::join!(
-            self.supervisor.send(Snapshot::<SupervisorView>::new()),
-            self.shared
-                .scheduler
-                .send(Snapshot::<SchedulerSnapshot>::new()),
-        );
-        let table = scheduler.map(|s| s.devices).unwrap_or_default();
-        let lives = lives.map(|s| s.devices).unwrap_or_default();
-        let status = |lives: LivesView| {
-            let known = table.iter().find(|d| d.device == lives.device);
-            DeviceStatus {
-                running: known.map_or(0, |d| d.running),
-                load: known.map(|d| d.load),
-                lives,
-            }
-        };
-        lives.into_iter().map(status).collect()
-    }
-
-    /// Everything there is to see.
-    pub async fn snapshot(&self) -> EngineView {
-        let (scheduler, supervisor, metrics, living) = tokio::join!(
-            self.shared
-                .scheduler
-                .send(Snapshot::<SchedulerSnapshot>::new()),
-            self.supervisor.send(Snapshot::<SupervisorView>::new()),
-            self.metrics.send(Snapshot::<MetricsView>::new()),
-            self.supervisor.send(LivingDevices),
-        );
-        let mut devices = Vec::new();
-        for (device, actor) in living.unwrap_or_default() {
-            let view = actor
-                .send(Snapshot::<Option<DeviceSnapshot>>::new())
-                .timeout(VIEW_WITHIN);
-            if let Ok(Some(view)) = view.await {
-                devices.push((device, view));
-            }
-        }
-        EngineView {
-            state: self.state(),
-            scheduler: scheduler.ok(),
-            supervisor: supervisor.ok(),
-            devices,
-            metrics: metrics.ok(),
-            sessions: self.shared.sessions.load(Ordering::Relaxed),
-            lost_events: self.shared.bus.lost(),
-        }
     }
 
     /// Starts a device anew; what it runs goes on by replay. Returns false if there is no such device.

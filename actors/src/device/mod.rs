@@ -2,10 +2,12 @@
 //! tell the sessions. Between two steps it handles what has come in, so assignments and cancellations wait one step at most.
 //! All decisions are in [`DeviceCore`]; restarts are the supervisor's business.
 
+mod life;
+mod report;
+
 use crate::bus::Bus;
 use crate::clock::Clock;
 use crate::config::{BuildExecutor, Hosting};
-use crate::mailing::by_session;
 use crate::messages::{
     Assign, Cancel, DeviceDown, DeviceUp, LoadReport, Progress, Released, Retire, Snapshot,
 };
@@ -14,16 +16,14 @@ use actix::{
     Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, MessageResult, Recipient,
     WrapFuture,
 };
+use life::{Life, Route, Turn};
 use ropeteam_engine::batching::BatchLimits;
-use ropeteam_engine::device_core::{DeviceCore, DeviceSnapshot, Load, SeqUpdate};
-use ropeteam_engine::executor::{DeviceFault, FaultKind, StepExecutor};
-use ropeteam_engine::ids::{DeviceId, Epoch, SeqId};
-use ropeteam_engine::observe::{Event, StepDone};
-use ropeteam_engine::plan::{StepOutput, StepPlan};
-use ropeteam_engine::scheduler;
+use ropeteam_engine::device_core::{DeviceCore, DeviceSnapshot};
+use ropeteam_engine::executor::{DeviceFault, FaultKind};
+use ropeteam_engine::ids::{DeviceId, Epoch};
+use ropeteam_engine::plan::StepPlan;
 use ropeteam_engine::time::Time;
 use std::any::Any;
-use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,27 +60,6 @@ pub(crate) struct Device {
     turning: bool,
 }
 
-struct Life {
-    core: DeviceCore,
-    executor: Box<dyn StepExecutor>,
-    output: StepOutput,
-    routes: HashMap<SeqId, Route>,
-    reported: Load,
-}
-
-/// Where the news of a sequence goes.
-struct Route {
-    session: Recipient<Progress>,
-    generated: u32,
-}
-
-/// A step that went well.
-struct Turn {
-    updates: Vec<SeqUpdate>,
-    began: Time,
-    executor_time: Duration,
-}
-
 impl Device {
     pub fn new(setup: DeviceSetup) -> Self {
         Device {
@@ -115,15 +94,7 @@ impl Device {
         let executor = (setup.build)(setup.epoch)?;
         let capacity = executor.capacity();
         let core = DeviceCore::new(setup.batching.clone(), capacity.clone(), setup.prefix_cache);
-        let reported = core.load();
-        let output = StepOutput::default();
-        self.life = Some(Life {
-            core,
-            executor,
-            output,
-            routes: HashMap::new(),
-            reported,
-        });
+        self.life = Some(Life::new(core, executor));
         // Bound: once per life.
         setup.links.up.do_send(DeviceUp {
             device: setup.device,
@@ -208,92 +179,12 @@ impl Device {
         }
     }
 
-    /// Sends each session its part of the step's news, in one message.
-    fn deliver(&mut self, updates: Vec<SeqUpdate>) {
-        let Some(life) = &mut self.life else { return };
-        let routed = updates.into_iter().filter_map(|update| {
-            let route = life.routes.get_mut(&update.seq)?;
-            route.generated += update.tokens.len() as u32;
-            Some((route.session.clone(), update))
-        });
-        for (session, updates) in by_session(routed) {
-            let open = session.connected();
-            let ended = |u: &&SeqUpdate| !open || u.finish.is_some();
-            let ended: Vec<SeqId> = updates.iter().filter(ended).map(|u| u.seq).collect();
-            let (device, epoch) = (self.setup.device, self.setup.epoch);
-            // Bound: once per step and session.
-            session.do_send(Progress::Step {
-                device,
-                epoch,
-                updates,
-            });
-            for seq in ended {
-                self.release(seq);
-            }
-        }
-    }
-
-    /// Forgets a sequence that has ended here, or that nobody wants.
-    fn release(&mut self, seq: SeqId) {
-        let Some(life) = &mut self.life else { return };
-        life.core.cancel(seq);
-        let Some(route) = life.routes.remove(&seq) else {
-            return;
-        };
-        // Bound: once per assignment, since the route is gone now.
-        self.setup
-            .links
-            .released
-            .do_send(Released(scheduler::Released {
-                device: self.setup.device,
-                epoch: self.setup.epoch,
-                seq,
-                generated_tokens: route.generated,
-            }));
-    }
-
-    fn report_load(&mut self) {
-        let Some(life) = &mut self.life else { return };
-        let (device, epoch) = (self.setup.device, self.setup.epoch);
-        let load = life.core.load();
-        if load != life.reported {
-            life.reported = load;
-            // Bound: once per step at most, and when an idle device gets a cancellation.
-            self.setup.links.load.do_send(LoadReport {
-                device,
-                epoch,
-                load,
-            });
-        }
-    }
-
-    fn publish(&self, turn: &Turn, generated_tokens: u32) {
-        let Some(life) = &self.life else { return };
-        let (device, epoch) = (self.setup.device, self.setup.epoch);
-        let stats = life.core.step_stats();
-        if !stats.preempted.is_empty() {
-            let seqs = stats.preempted.clone();
-            self.setup.bus.publish(Event::Preempted { device, seqs });
-        }
-        let whole = self.setup.clock.now().since(turn.began);
-        self.setup.bus.publish(Event::StepDone(StepDone {
-            device,
-            epoch,
-            prefill_tokens: stats.prefill_tokens,
-            decode_tokens: stats.decode_tokens,
-            prefill_seqs: stats.prefill_seqs,
-            decode_seqs: stats.decode_seqs,
-            generated_tokens,
-            prefix_queried_tokens: stats.prefix_queried_tokens,
-            prefix_hit_tokens: stats.prefix_hit_tokens,
-            duration: turn.executor_time,
-            engine_duration: whole.saturating_sub(turn.executor_time),
-        }));
-    }
-
     /// Ends this life: frees the executor, then tells the supervisor, who has the sessions told.
     fn die(&mut self, fault: DeviceFault, ctx: &mut Context<Self>) {
-        self.life = None;
+        let life = self.life.take();
+        if catch_unwind(AssertUnwindSafe(|| drop(life))).is_err() {
+            tracing::error!(device = %self.setup.device, "dropping a failed executor panicked");
+        }
         self.setup.pulse.rest();
         let (device, epoch) = (self.setup.device, self.setup.epoch);
         // Bound: once per life.
@@ -303,37 +194,6 @@ impl Device {
             fault,
         });
         ctx.stop();
-    }
-}
-
-impl Life {
-    /// One turn of the circle; `None` when there is nothing to do.
-    fn plan_and_run(&mut self, clock: Clock) -> Result<Option<Turn>, DeviceFault> {
-        let began = clock.now();
-        let Some(plan) = self.core.plan(began) else {
-            return Ok(None);
-        };
-        let start = clock.now();
-        self.executor.step(plan, &mut self.output)?;
-        let end = clock.now();
-        let updates = self.core.apply(&self.output, end)?;
-        Ok(Some(Turn {
-            updates,
-            began,
-            executor_time: end.since(start),
-        }))
-    }
-
-    /// The second half of a turn whose plan was made at `began`.
-    fn run(&mut self, plan: &StepPlan, began: Time, clock: Clock) -> Result<Turn, DeviceFault> {
-        self.executor.step(plan, &mut self.output)?;
-        let end = clock.now();
-        let updates = self.core.apply(&self.output, end)?;
-        Ok(Turn {
-            updates,
-            began,
-            executor_time: end.since(began),
-        })
     }
 }
 
