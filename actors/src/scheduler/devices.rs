@@ -127,6 +127,13 @@ impl Handler<DeviceDown> for Scheduler {
             epoch,
             fault,
         } = down;
+        if self
+            .devices
+            .get(&device)
+            .is_some_and(|known| known.epoch > epoch)
+        {
+            return;
+        }
         let lost = self.core.device_down(device, epoch);
         self.devices.remove(&device);
         self.update_state(|_| {});

@@ -9,6 +9,8 @@ pub(crate) mod outlet;
 mod progress;
 mod prompt;
 mod sequences;
+#[cfg(test)]
+mod tests;
 mod view;
 
 pub use view::SessionView;
