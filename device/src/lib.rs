@@ -2,6 +2,7 @@
 //! A model's forward pass is written once over `dyn Device`; a device is one implementation of this trait and must pass
 //! the conformance suite.
 
+pub mod conformance;
 pub mod cpu;
 mod error;
 mod tensor;

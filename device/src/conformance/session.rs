@@ -1,0 +1,80 @@
+//! A device under test with the few calls that most checks are made of.
+
+use super::numbers::{Random, bytes};
+use crate::{Act, Device, Dtype, Precision, TensorView, Weight};
+
+/// A device, and numbers that are the same for each device the suite compares.
+pub(super) struct Session {
+    pub device: Box<dyn Device>,
+    pub precision: Precision,
+    pub random: Random,
+}
+
+/// A matrix of f32 as a checkpoint would hold it.
+pub(super) fn view(bytes: &[u8], rows: usize, cols: usize) -> TensorView<'_> {
+    TensorView {
+        dtype: Dtype::F32,
+        shape: [rows, cols],
+        bytes,
+        row_order: None,
+    }
+}
+
+impl Session {
+    pub(super) fn new(device: Box<dyn Device>, precision: Precision, seed: u64) -> Self {
+        Self {
+            device,
+            precision,
+            random: Random(seed),
+        }
+    }
+
+    pub(super) fn alloc(&mut self, rows: usize, cols: usize) -> Act {
+        self.device.alloc(rows, cols).expect("alloc")
+    }
+
+    /// An activation holding `values` as nearly as embeddings of this precision can bring them there, and what it holds.
+    ///
+    /// The trait uploads weights, not activations, so the values come as the sum of two tables.
+    pub(super) fn filled(&mut self, values: &[f32], cols: usize) -> (Act, Vec<f32>) {
+        let rows = values.len() / cols;
+        let (act, rest) = (self.alloc(rows, cols), self.alloc(rows, cols));
+        self.embed_all(values, cols, act);
+        let held = self.read(act, rows);
+        let missing: Vec<f32> = values
+            .iter()
+            .zip(&held)
+            .map(|(wanted, held)| wanted - held)
+            .collect();
+        self.embed_all(&missing, cols, rest);
+        self.device.add(act, rest, rows).expect("add");
+        let held = self.read(act, rows);
+        (act, held)
+    }
+
+    pub(super) fn embed_all(&mut self, values: &[f32], cols: usize, act: Act) {
+        let rows = values.len() / cols;
+        let bytes = bytes(values);
+        let table = self
+            .device
+            .load_embedding(&view(&bytes, rows, cols), false)
+            .expect("load_embedding");
+        let ids: Vec<u32> = (0..rows as u32).collect();
+        self.device.embed(table, &ids, act).expect("embed");
+    }
+
+    pub(super) fn vector(&mut self, values: &[f32]) -> Weight {
+        let bytes = bytes(values);
+        self.device
+            .load_vector(&view(&bytes, values.len(), 1))
+            .expect("load_vector")
+    }
+
+    pub(super) fn read(&mut self, act: Act, rows: usize) -> Vec<f32> {
+        let mut out = Vec::new();
+        self.device
+            .read_rows(act, 0, rows, &mut out)
+            .expect("read_rows");
+        out
+    }
+}
