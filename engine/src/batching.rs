@@ -4,7 +4,7 @@
 use crate::executor::Capacity;
 use serde::{Deserialize, Serialize};
 
-/// Limits of a device's steps. All are at least 1.
+/// Limits of a device's steps. All are at least 1; a 0 counts as 1, or no prompt would ever begin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BatchLimits {
     /// Most sequences that have a prefill chunk in one step.
@@ -67,8 +67,12 @@ impl BatchLimits {
         };
         let step_rest = capacity.max_step_tokens.saturating_sub(decoding);
         PrefillBudget {
-            tokens: self.max_prefill_tokens.min(step_rest).min(undisturbed),
-            sequences: self.max_prefill_batch_size,
+            tokens: self
+                .max_prefill_tokens
+                .max(1)
+                .min(step_rest)
+                .min(undisturbed),
+            sequences: self.max_prefill_batch_size.max(1),
             rows: capacity.max_logits_rows.saturating_sub(decoding),
             chunk_tokens: self.chunk_tokens.max(1),
         }

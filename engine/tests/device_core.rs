@@ -118,6 +118,69 @@ fn a_full_prefix_hit_still_computes_the_last_token() {
 }
 
 #[test]
+fn equal_prompts_that_come_together_are_computed_once() {
+    let mut device = device(64, true);
+    let works: Vec<Work> = (1..5).map(|seq| work(seq, &prompt(70), 5)).collect();
+    works
+        .iter()
+        .for_each(|work| device.core.assign(work.clone()).unwrap());
+    let (mut outcomes, mut computed) = (Outcomes::default(), 0);
+    while let Some(updates) = device.step() {
+        outcomes.add(updates);
+        computed += device.core.step_stats().prefill_tokens;
+    }
+    assert_eq!(computed, 70 + 3 * (70 - 64));
+    for work in works {
+        assert_eq!(outcomes.0[&work.seq], solo(&work));
+    }
+}
+
+#[test]
+fn a_preempted_sequence_goes_before_those_that_have_not_begun() {
+    let mut device = device(8, false);
+    for seq in [1, 2] {
+        device
+            .core
+            .assign(work(seq, &prompt(40 + seq as u32), 60))
+            .unwrap();
+    }
+    while device.core.snapshot().preemptions_total == 0 {
+        device.step().unwrap();
+    }
+    let mut urgent = work(3, &prompt(30), 1);
+    urgent.priority = -1;
+    device.core.assign(urgent).unwrap();
+    let states: Vec<_> = device
+        .core
+        .snapshot()
+        .sequences
+        .iter()
+        .map(|s| (s.seq.0, s.state))
+        .collect();
+    let expected = [
+        (1, SeqState::Decode),
+        (2, SeqState::Preempted),
+        (3, SeqState::Waiting),
+    ];
+    assert_eq!(states, expected);
+}
+
+#[test]
+fn a_sequence_begins_only_while_blocks_are_left_for_those_that_run() {
+    let mut device = device(8, false);
+    device.core.assign(work(1, &prompt(10), 60)).unwrap();
+    device.step().unwrap();
+    // One block is held and one must stay free for the sequence that runs.
+    device.core.assign(work(2, &prompt(100), 1)).unwrap();
+    device.step().unwrap();
+    assert_eq!(device.core.load().running, 1);
+    device.core.assign(work(3, &prompt(90), 5)).unwrap();
+    device.core.cancel(SeqId(2));
+    device.step().unwrap();
+    assert_eq!(device.core.load().running, 2);
+}
+
+#[test]
 fn sequences_with_different_salts_share_nothing() {
     let mut device = device(64, true);
     device.core.assign(work(1, &prompt(50), 1)).unwrap();

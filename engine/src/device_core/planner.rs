@@ -85,11 +85,16 @@ impl DeviceCore {
     }
 
     /// Gives the first waiting sequence all blocks that its tokens so far need and puts it among the running ones; returns its
-    /// place there. It goes on waiting if the pool has no room for it and for one more block of each running sequence.
+    /// place there. It goes on waiting if the pool has no room for it and for one more block of each running sequence, or if
+    /// another one is about to compute the same.
     fn begin_first_waiting(&mut self) -> Option<usize> {
         let mut seq = self.waiting.pop_front()?;
         self.look_up(&seq);
         let found = self.found_blocks.len() as u32;
+        if self.waits_for_neighbour(&seq, found * self.capacity.block_size) {
+            self.waiting.push_front(seq);
+            return None;
+        }
         let needed = self.kv.pool().blocks_for(seq.len() as usize) - found;
         let headroom = self.running.len() as u32;
         if needed + headroom > self.kv.available_beside(&self.found_blocks) {
@@ -117,6 +122,23 @@ impl DeviceCore {
         seq.copy_tokens(0, seq.len(), &mut self.tokens);
         self.kv
             .lookup(&self.tokens, seq.work.cache_salt, &mut self.found_blocks);
+    }
+
+    /// Whether a running sequence is about to compute most of what this one needs, beyond the `cached` tokens: then it is quicker
+    /// to wait for those blocks than to compute them twice (several choices of one request, a common system prompt).
+    fn waits_for_neighbour(&self, seq: &Sequence, cached: u32) -> bool {
+        let may_hit = self.kv.caches_prefixes() && seq.prompt_logprobs.is_none();
+        if !may_hit || !self.limits.continuous_batching {
+            return false;
+        }
+        let block_size = self.capacity.block_size;
+        let saved = |other: &Sequence| {
+            let common = other.common_prompt(seq).min(seq.len() - 1);
+            (common / block_size * block_size).saturating_sub(cached)
+        };
+        let most = (seq.len() - cached).div_ceil(2);
+        let prefilling = self.running.iter().filter(|other| other.prefilling);
+        prefilling.map(saved).any(|saved| saved >= most)
     }
 
     fn plan_decodes(&mut self) {

@@ -99,6 +99,15 @@ impl Sequence {
         }
     }
 
+    /// Prompt tokens at the front that `other` has as well and could use once they are computed here.
+    pub fn common_prompt(&self, other: &Sequence) -> u32 {
+        if self.unsharable || self.work.cache_salt != other.work.cache_salt {
+            return 0;
+        }
+        let pairs = self.work.prompt.iter().zip(other.work.prompt.iter());
+        pairs.take_while(|(a, b)| a == b).count() as u32
+    }
+
     /// Begins to run with the cached blocks `found` at the front of its table.
     pub fn begin(&mut self, found: &[BlockId], block_size: u32) {
         self.table.extend_from_slice(found);

@@ -143,3 +143,35 @@ metrics! {
     BUILD_INFO = "ropeteam_build_info", Gauge, Count, ["version", "model"],
         "Always 1; the labels say what runs.";
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn names_are_unique_and_say_kind_and_unit_as_prometheus_wants_it() {
+        let names: HashSet<&str> = ALL.iter().map(|metric| metric.name).collect();
+        assert_eq!(names.len(), ALL.len());
+        for metric in ALL {
+            let name = metric.name;
+            assert!(name.starts_with("ropeteam_"), "{name}");
+            assert_eq!(
+                name.ends_with("_total"),
+                metric.kind == Kind::Counter,
+                "{name}"
+            );
+            assert_eq!(
+                name.ends_with("_seconds"),
+                metric.unit == Unit::Seconds,
+                "{name}"
+            );
+            assert_eq!(
+                name.ends_with("_ratio"),
+                metric.unit == Unit::Ratio,
+                "{name}"
+            );
+        }
+        assert!(names.iter().any(|name| name.contains("batch")));
+    }
+}
