@@ -90,6 +90,39 @@ fn a_tenant_with_few_tokens_does_not_wait_for_one_with_many() {
 }
 
 #[test]
+fn long_prompts_are_charged_as_much_as_long_outputs() {
+    let mut scheduler = one_at_a_time();
+    for (seq, tenant, prompt) in [
+        (1, "long", 50),
+        (2, "long", 50),
+        (3, "short", 5),
+        (4, "short", 5),
+    ] {
+        let mut work = work(seq, &vec![1; prompt], 1);
+        work.tenant = tenant.into();
+        submit(&mut scheduler, work);
+    }
+    assert_eq!(order(&mut scheduler, 0), [1, 3, 4, 2]);
+}
+
+#[test]
+fn a_tenant_that_comes_late_has_saved_nothing_up() {
+    let mut scheduler = one_at_a_time();
+    let submit_for = |scheduler: &mut SchedulerCore, seq, tenant: &str| {
+        let mut work = work(seq, &[1], 1);
+        work.tenant = tenant.into();
+        submit(scheduler, work);
+    };
+    submit_for(&mut scheduler, 1, "early");
+    scheduler.tick(at(0));
+    submit_for(&mut scheduler, 2, "early");
+    release(&mut scheduler, 1, 1000);
+    submit_for(&mut scheduler, 3, "late");
+    submit_for(&mut scheduler, 4, "late");
+    assert_eq!(order(&mut scheduler, 10), [2, 3, 4]);
+}
+
+#[test]
 fn a_full_queue_refuses_at_once_and_says_when_to_come_again() {
     let mut scheduler = one_at_a_time();
     (1..=4).for_each(|seq| submit(&mut scheduler, work(seq, &[1], 1)));

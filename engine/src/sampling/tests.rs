@@ -2,6 +2,7 @@
 
 use super::*;
 use serde_json::Value;
+use std::collections::HashSet;
 
 const FIXTURE: &str = include_str!("../../../tests/fixtures/sampling.json");
 
@@ -138,6 +139,8 @@ fn a_draw_depends_on_seed_and_position_only() {
         .map(|position| drawn(&mut used, 1, position))
         .collect();
     assert!(first.iter().eq(backwards.iter().rev()));
+    let distinct: HashSet<_> = first.iter().collect();
+    assert!(distinct.len() > 5, "positions have numbers of their own");
     let other: Vec<_> = (0..20)
         .map(|position| drawn(&mut used, 2, position))
         .collect();
