@@ -236,6 +236,27 @@ fn without_any_device_left_everything_is_refused_until_one_comes_back() {
 }
 
 #[test]
+fn while_another_device_may_still_come_nobody_is_refused() {
+    let mut scheduler = one_at_a_time();
+    let late = DeviceId(1);
+    scheduler.device_expected(late);
+    submit(&mut scheduler, work(1, &[1], 1));
+    scheduler.device_gone(DEVICE);
+    assert!(
+        scheduler.tick(at(0)).is_empty(),
+        "it waits for the late one"
+    );
+    scheduler.device_gone(late);
+    assert!(matches!(
+        &scheduler.tick(at(0))[..],
+        [Action::Refuse {
+            why: Refusal::NoDevice,
+            ..
+        }]
+    ));
+}
+
+#[test]
 fn news_of_an_earlier_life_changes_nothing() {
     let mut scheduler = one_at_a_time();
     submit(&mut scheduler, work(1, &[1; 40], 1));
@@ -412,7 +433,10 @@ impl World {
             }
             ToDevice::Cancel(epoch, seq) if epoch == host.epoch && life.core.cancel(seq) => {
                 self.sessions.get_mut(&seq).expect("it was submitted").ended = true;
+                // An idle device makes no step that would tell of its blocks.
+                let load = life.core.load();
                 host.tell_released(device, seq, 0);
+                host.outboxes[0].push_back(ToScheduler::Load(host.epoch, load));
             }
             _ => {}
         }

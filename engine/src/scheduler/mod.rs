@@ -18,7 +18,7 @@ use crate::queue::WaitingQueue;
 use crate::time::Time;
 use crate::work::Work;
 use device::Device;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// The state of the scheduler. Every call is cheap; after any of them [`tick`](Self::tick) says what to do.
@@ -33,6 +33,8 @@ pub struct SchedulerCore {
     device_of: HashMap<SeqId, DeviceId>,
     affinity: Affinity,
     draining: bool,
+    /// Devices that serve, start or will start again.
+    hoped_for: BTreeSet<DeviceId>,
     /// There were devices, and all were given up.
     abandoned: bool,
 }
@@ -47,8 +49,15 @@ impl SchedulerCore {
             device_of: HashMap::new(),
             affinity: Affinity::default(),
             draining: false,
+            hoped_for: BTreeSet::new(),
             abandoned: false,
         }
+    }
+
+    /// A device is being started: as long as it may come, waiting is not in vain.
+    pub fn device_expected(&mut self, device: DeviceId) {
+        self.hoped_for.insert(device);
+        self.abandoned = false;
     }
 
     /// Takes a sequence into the queue.
@@ -125,7 +134,7 @@ impl SchedulerCore {
         }
         let interrupted = self.interrupt(device);
         self.devices.insert(device, Device::new(epoch, profile));
-        self.abandoned = false;
+        self.device_expected(device);
         interrupted
     }
 
@@ -145,8 +154,9 @@ impl SchedulerCore {
     /// A device will not come back. Returns the sequences it held.
     pub fn device_gone(&mut self, device: DeviceId) -> Vec<SeqId> {
         let interrupted = self.interrupt(device);
-        if self.devices.remove(&device).is_some() {
-            self.abandoned = self.devices.is_empty();
+        self.devices.remove(&device);
+        if self.hoped_for.remove(&device) {
+            self.abandoned = self.hoped_for.is_empty();
         }
         interrupted
     }
@@ -165,7 +175,8 @@ impl SchedulerCore {
         held.into_keys().collect()
     }
 
-    /// A device's report. Ignored for any life but the present one.
+    /// A device's report. It must come whenever the device's load changed, also when a cancellation left it idle: credits are
+    /// what was last reported. Ignored for any life but the present one.
     pub fn load(&mut self, device: DeviceId, epoch: Epoch, load: Load) {
         if let Some(known) = self.present_life(device, epoch) {
             known.credits.report(load);
