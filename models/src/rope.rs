@@ -274,3 +274,68 @@ fn yarn_attention_factor(section: &Fields<'_>, factor: f64) -> Result<f64, Check
         _ => Ok(mscale(1.0)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn rope(text: &str) -> Result<(Rope, usize), CheckpointError> {
+        let kind = RopeKind {
+            head_dim: 8,
+            partial: None,
+            interleaved: false,
+        };
+        read(&Config::parse(Path::new("config.json"), text)?, kind)
+    }
+
+    #[test]
+    fn both_generations_of_keys_mean_the_same() {
+        let old = r#"{"rope_theta": 100.0, "rope_scaling": {"type": "linear", "factor": 2.0}}"#;
+        let new =
+            r#"{"rope_parameters": {"rope_theta": 100.0, "rope_type": "linear", "factor": 2.0}}"#;
+        assert_eq!(rope(old).unwrap(), rope(new).unwrap());
+        let (rope, _) = rope(new).unwrap();
+        assert!((rope.inv_freq[0] - 0.5).abs() < 1e-6);
+        assert!((rope.inv_freq[2] - 0.05).abs() < 1e-6);
+    }
+
+    #[test]
+    fn stretched_positions_count_as_the_models_own() {
+        let positions = |text: &str| rope(text).unwrap().1;
+        let yarn = r#"{"max_position_embeddings": 100, "rope_scaling":
+            {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 100}}"#;
+        assert_eq!(positions(yarn), 400);
+        let done = r#"{"max_position_embeddings": 400, "rope_scaling":
+            {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 100}}"#;
+        assert_eq!(positions(done), 400);
+        assert_eq!(positions(r#"{"max_position_embeddings": 100}"#), 100);
+        assert_eq!(
+            positions(r#"{"rope_scaling": null, "max_position_embeddings": 7}"#),
+            7
+        );
+    }
+
+    #[test]
+    fn a_rule_without_its_numbers_is_refused_by_name() {
+        for (text, field) in [
+            (
+                r#"{"rope_scaling": {"type": "linear"}}"#,
+                "rope_scaling.factor",
+            ),
+            (
+                r#"{"rope_scaling": {"type": "yarn", "factor": -1.0}}"#,
+                "rope_scaling.factor",
+            ),
+            (
+                r#"{"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}"#,
+                "low_freq_factor",
+            ),
+            (r#"{"rope_scaling": {"rope_type": "mrope"}}"#, "mrope"),
+            (r#"{"rope_theta": -5.0}"#, "rope_theta"),
+        ] {
+            let message = rope(text).unwrap_err().to_string();
+            assert!(message.contains(field), "{message}");
+        }
+    }
+}

@@ -117,3 +117,84 @@ fn within(what: &str, found: usize, limit: u32) -> Result<(), String> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ropeteam_engine::ids::{BlockId, SeqId, TokenId};
+
+    const LIMITS: StepLimits = StepLimits {
+        blocks: 8,
+        block_size: 4,
+        model_len: 16,
+        step_tokens: 8,
+        logits_rows: 4,
+    };
+
+    fn chunk(start: u32, tokens: &[u32], blocks: &[u32], want: Want) -> Chunk {
+        Chunk {
+            seq: SeqId(1),
+            tokens: tokens.iter().map(|&id| TokenId(id)).collect(),
+            start,
+            blocks: blocks.iter().map(|&id| BlockId(id)).collect(),
+            want,
+        }
+    }
+
+    #[test]
+    fn rows_know_their_slots_and_wanted_rows_come_best_first() {
+        let plan = StepPlan {
+            chunks: vec![
+                chunk(3, &[10, 11], &[5, 2], Want::AllLogits),
+                chunk(0, &[12], &[7], Want::Nothing),
+                chunk(4, &[13], &[0, 1], Want::Argmax),
+                chunk(0, &[14, 15], &[3], Want::LastLogits),
+            ],
+        };
+        let mut rows = StepRows::default();
+        rows.fill(&plan, &LIMITS).unwrap();
+        assert_eq!(rows.ids, [10, 11, 12, 13, 14, 15]);
+        assert_eq!(rows.rows.positions, [3, 4, 0, 4, 0, 1]);
+        assert_eq!(rows.rows.slots, [23, 8, 28, 4, 12, 13]);
+        assert_eq!((rows.best, &rows.wanted[..]), (1, &[3, 0, 1, 5][..]));
+        assert_eq!(
+            rows.rows.segments[3],
+            Segment {
+                first_row: 4,
+                rows: 2,
+                blocks: vec![3]
+            }
+        );
+        rows.fill(
+            &StepPlan {
+                chunks: plan.chunks[1..2].to_vec(),
+            },
+            &LIMITS,
+        )
+        .unwrap();
+        assert_eq!(
+            (rows.rows.segments.len(), rows.wanted.len(), rows.ids.len()),
+            (1, 0, 1)
+        );
+    }
+
+    #[test]
+    fn a_plan_beyond_the_limits_is_refused() {
+        let refused = |chunks: Vec<Chunk>| {
+            StepRows::default()
+                .fill(&StepPlan { chunks }, &LIMITS)
+                .unwrap_err()
+        };
+        assert!(refused(vec![chunk(0, &[], &[0], Want::Nothing)]).contains("0 tokens"));
+        assert!(refused(vec![chunk(4, &[1], &[0], Want::Nothing)]).contains("1 blocks"));
+        assert!(refused(vec![chunk(0, &[1], &[8], Want::Nothing)]).contains("block 8 of 8"));
+        assert!(
+            refused(vec![chunk(16, &[1], &[0, 1, 2, 3, 4], Want::Nothing)])
+                .contains("17 positions")
+        );
+        assert!(refused(vec![chunk(0, &[1; 9], &[0, 1, 2], Want::Nothing)]).contains("9 tokens"));
+        assert!(
+            refused(vec![chunk(0, &[1; 5], &[0, 1], Want::AllLogits)]).contains("5 logits rows")
+        );
+    }
+}

@@ -39,6 +39,7 @@ const MUST_BE_ZERO: [&str; 7] = [
 
 /// Refuses what no family supports.
 pub(super) fn check(fields: &Fields<'_>) -> Result<(), CheckpointError> {
+    fields.dtype()?;
     for field in ["hidden_act", "hidden_activation"] {
         if !matches!(fields.text(field)?, None | Some("silu" | "swish")) {
             return Err(fields.unsupported(field, "silu"));

@@ -54,3 +54,46 @@ pub(super) fn read_qwen(
         window,
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkpoint::Config;
+    use std::path::Path;
+
+    fn qwen(text: &str) -> Result<Vec<Option<usize>>, CheckpointError> {
+        read_qwen(&Config::parse(Path::new("config.json"), text)?.fields(), 3)
+    }
+
+    #[test]
+    fn qwens_window_counts_only_when_it_is_switched_on() {
+        let off = r#"{"sliding_window": 16, "use_sliding_window": false, "max_window_layers": 1}"#;
+        assert_eq!(qwen(off).unwrap(), [None; 3]);
+        let on = r#"{"sliding_window": 16, "use_sliding_window": true, "max_window_layers": 1}"#;
+        assert_eq!(qwen(on).unwrap(), [None, Some(16), Some(16)]);
+        let everywhere =
+            r#"{"sliding_window": 16, "use_sliding_window": true, "max_window_layers": 0}"#;
+        assert_eq!(qwen(everywhere).unwrap(), [Some(16); 3]);
+    }
+
+    #[test]
+    fn layer_types_decide_where_the_window_stands() {
+        let types =
+            r#""layer_types": ["sliding_attention", "full_attention", "sliding_attention"]"#;
+        let on = format!(r#"{{"sliding_window": 16, "use_sliding_window": true, {types}}}"#);
+        assert_eq!(qwen(&on).unwrap(), [Some(16), None, Some(16)]);
+        let without_size = format!("{{{types}}}");
+        assert!(
+            qwen(&without_size)
+                .unwrap_err()
+                .to_string()
+                .contains("sliding_window")
+        );
+        for wrong in [
+            r#"{"layer_types": ["full_attention"]}"#,
+            r#"{"layer_types": ["linear_attention", "x", "y"]}"#,
+        ] {
+            assert!(qwen(wrong).unwrap_err().to_string().contains("layer_types"));
+        }
+    }
+}
