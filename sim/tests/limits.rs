@@ -292,13 +292,9 @@ fn wrong_requests_are_told_which_field() {
     };
     let base = || request("a", "abc");
     let ids = |ids: &[u32]| Prompt::Ids(ids.iter().map(|&id| TokenId(id)).collect());
-    assert_eq!(
-        field(GenerateRequest {
-            choices: 0,
-            ..base()
-        }),
-        "choices"
-    );
+    for choices in [0, u32::MAX] {
+        assert_eq!(field(GenerateRequest { choices, ..base() }), "choices");
+    }
     assert_eq!(
         field(GenerateRequest {
             max_tokens: Some(0),

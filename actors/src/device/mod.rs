@@ -173,7 +173,10 @@ impl Device {
             }
             None => {
                 self.turning = false;
-                self.setup.pulse.rest();
+                // A core that has sequences and plans nothing for them would be stuck; the pulse shows it.
+                if self.life.as_ref().is_none_or(|life| life.core.is_idle()) {
+                    self.setup.pulse.rest();
+                }
                 self.report_load();
             }
         }

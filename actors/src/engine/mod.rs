@@ -71,9 +71,9 @@ impl Engine {
         let clock = Clock::start();
         let bus = Bus::new(config.bus_buffer);
         let (control, arbiters) = arbiters(&config);
-        let devices = parts.devices.len();
+        let devices: Vec<DeviceId> = parts.devices.iter().map(|d| d.id).collect();
         let (state, state_reader) = watch::channel(EngineState {
-            devices,
+            devices: devices.len(),
             ..EngineState::default()
         });
         let scheduler = Scheduler::start_in_arbiter(&control, {
@@ -81,6 +81,7 @@ impl Engine {
                 limits: SchedulerLimits {
                     max_queue: config.max_queue,
                 },
+                devices,
                 max_sessions: config.max_requests,
                 max_running: config.batching.max_decode_batch_size,
                 codec_vocab: parts.codec.vocab_size(),

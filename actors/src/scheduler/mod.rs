@@ -24,6 +24,8 @@ const MAILBOX_SPARE: usize = 1024;
 /// What the scheduler is made of.
 pub(crate) struct SchedulerParts {
     pub limits: SchedulerLimits,
+    /// The devices that are being started.
+    pub devices: Vec<DeviceId>,
     /// Most sessions there can be.
     pub max_sessions: usize,
     /// Most sequences a device runs at once.
@@ -56,8 +58,12 @@ struct DeviceAddress {
 
 impl Scheduler {
     pub fn new(parts: SchedulerParts) -> Self {
+        let mut core = SchedulerCore::new(parts.limits.clone());
+        for &device in &parts.devices {
+            core.device_expected(device);
+        }
         Scheduler {
-            core: SchedulerCore::new(parts.limits.clone()),
+            core,
             parts,
             sessions: HashMap::new(),
             devices: HashMap::new(),

@@ -9,6 +9,9 @@ use ropeteam_engine::request::{GenerateRequest, Prompt};
 use ropeteam_engine::text::TextCodec;
 use std::sync::Arc;
 
+/// Most choices of one request, whatever its dialect allows: each one is a sequence with a state of its own.
+const MAX_CHOICES: u32 = 1024;
+
 /// A request that can be served.
 #[derive(Debug)]
 pub(crate) struct Prepared {
@@ -80,8 +83,9 @@ fn invalid(field: &'static str, message: impl Into<String>) -> RequestError {
 }
 
 fn check_fields(request: &GenerateRequest, limits: &Limits) -> Result<(), RequestError> {
-    if request.choices == 0 {
-        return Err(invalid("choices", "0; at least 1 is expected"));
+    if !(1..=MAX_CHOICES).contains(&request.choices) {
+        let message = format!("{}; 1 to {MAX_CHOICES} are expected", request.choices);
+        return Err(invalid("choices", message));
     }
     if request.max_tokens == Some(0) {
         return Err(invalid("max_tokens", "0; at least 1 is expected"));

@@ -107,6 +107,7 @@ impl Stage {
         });
         let scheduler = Scheduler::new(SchedulerParts {
             limits: SchedulerLimits { max_queue: 10 },
+            devices: vec![DEVICE],
             max_sessions: 10,
             max_running: 10,
             codec_vocab: 100,
