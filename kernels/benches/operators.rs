@@ -6,8 +6,8 @@
 use ropeteam_kernels::attention::{Query, Segment, Tasks};
 use ropeteam_kernels::kv::{self, Columns};
 use ropeteam_kernels::{
-    Dtype, Format, Isa, KvCache, Machine, PackedMatrix, PreparedRows, Source, attention, linear,
-    rms_norm, silu_mul,
+    Dtype, Format, Isa, KvCache, Machine, MatrixId, MatrixStore, PreparedRows, Source, attention,
+    linear, rms_norm, silu_mul,
 };
 use std::time::{Duration, Instant};
 
@@ -20,13 +20,16 @@ const LAYERS: [[usize; 2]; 5] = [
     [49152, 576],
 ];
 
+/// A name to filter by, and what prints the figures.
+type Bench = (&'static str, fn(&mut Machine));
+
 fn main() {
     let filter = std::env::args()
         .skip(1)
         .find(|arg| !arg.starts_with('-'))
         .unwrap_or_default();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let benches: [(&str, fn(&mut Machine)); 6] = [
+    let benches: [Bench; 6] = [
         ("one_row", one_row),
         ("many_rows", many_rows),
         ("decode_attention", decode_attention),
@@ -68,7 +71,13 @@ fn numbers(count: usize) -> Vec<f32> {
         .collect()
 }
 
-fn matrix(machine: &mut Machine, format: Format, [outputs, inputs]: [usize; 2]) -> PackedMatrix {
+fn matrix(
+    store: &mut MatrixStore,
+    machine: &mut Machine,
+    format: Format,
+    shape: [usize; 2],
+) -> MatrixId {
+    let [outputs, inputs] = shape;
     let bytes: Vec<u8> = numbers(outputs * inputs)
         .iter()
         .flat_map(|x| x.to_le_bytes())
@@ -79,23 +88,26 @@ fn matrix(machine: &mut Machine, format: Format, [outputs, inputs]: [usize; 2]) 
         bytes: &bytes,
         row_order: None,
     };
-    PackedMatrix::pack(machine, format, inputs, &[part], &[])
+    store
+        .pack(machine, format, inputs, &[part], &[])
+        .expect("memory for a matrix")
 }
 
 /// Reads of enough different copies that none of them stays in a cache.
 fn one_row(machine: &mut Machine) {
     for format in [Format::Bf16, Format::F32] {
         for shape in LAYERS {
-            let bytes = PackedMatrix::bytes(format, shape[0], shape[1]);
+            let bytes = MatrixStore::bytes(format, shape[0], shape[1]);
             let copies = (256_000_000 / bytes).max(1) as usize;
+            let mut store = MatrixStore::default();
             let weights: Vec<_> = (0..copies)
-                .map(|_| matrix(machine, format, shape))
+                .map(|_| matrix(&mut store, machine, format, shape))
                 .collect();
             let (x, mut out) = (numbers(shape[1]), vec![0.0; shape[0]]);
             let mut prepared = PreparedRows::default();
             let time = best(|| {
                 for weight in &weights {
-                    linear(machine, &mut prepared, &x, weight, &mut out);
+                    linear(machine, &mut prepared, &x, store.get(*weight), &mut out);
                 }
             });
             let gigabytes = bytes as f64 * copies as f64 / 1e9;
@@ -110,12 +122,13 @@ fn one_row(machine: &mut Machine) {
 fn many_rows(machine: &mut Machine) {
     for format in [Format::Bf16, Format::F32] {
         for shape in LAYERS {
-            let weight = matrix(machine, format, shape);
+            let mut store = MatrixStore::default();
+            let id = matrix(&mut store, machine, format, shape);
             let mut line = format!("{format:?} {shape:?}:");
             for rows in [1, 2, 4, 8, 16, 64, 512] {
                 let (x, mut out) = (numbers(rows * shape[1]), vec![0.0; rows * shape[0]]);
                 let mut prepared = PreparedRows::default();
-                let time = best(|| linear(machine, &mut prepared, &x, &weight, &mut out));
+                let time = best(|| linear(machine, &mut prepared, &x, store.get(id), &mut out));
                 let operations = 2.0 * (rows * shape[0] * shape[1]) as f64;
                 line += &format!(" {rows}: {:.0}", operations / time.as_secs_f64() / 1e9);
             }
@@ -136,7 +149,7 @@ const HEADS: usize = 9;
 const COLS: usize = (HEADS + 6) * 64;
 
 fn filled_cache(machine: &mut Machine, positions: usize) -> KvCache {
-    let mut cache = KvCache::new(SHAPE, Format::Bf16);
+    let mut cache = KvCache::new(SHAPE, Format::Bf16).expect("memory for a cache");
     let x = numbers(positions * COLS);
     let slots: Vec<u32> = (0..positions as u32).collect();
     cache.store(
@@ -236,7 +249,12 @@ fn pack(machine: &mut Machine) {
             bytes: &bytes,
             row_order: None,
         };
-        let time = best(|| drop(PackedMatrix::pack(machine, format, inputs, &[part], &[])));
+        let time = best(|| {
+            let mut store = MatrixStore::default();
+            store
+                .pack(machine, format, inputs, &[part], &[])
+                .expect("memory for a matrix");
+        });
         let rate = (outputs * inputs) as f64 / time.as_secs_f64() / 1e6;
         println!("{dtype:?} to {format:?}: {rate:.0} million weights/s");
     }

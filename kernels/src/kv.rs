@@ -9,6 +9,7 @@ use crate::aligned::{AlignedLines, LANES, Line};
 use crate::disjoint::Disjoint;
 use crate::pack::pack_pair;
 use crate::{Format, Machine};
+use std::io;
 
 /// Shape of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,18 +37,23 @@ impl Shape {
         self.head_dim.div_ceil(LANES)
     }
 
+    /// Lines of one head in one block, keys and values; saturating.
     fn head_lines(&self, format: Format) -> usize {
         let per_line = format.inputs_per_line();
-        self.groups() * (self.head_dim.div_ceil(per_line) + self.panels() * LANES / per_line)
+        let keys = self.head_dim.div_ceil(per_line);
+        let values = self.panels().saturating_mul(LANES / per_line);
+        self.groups().saturating_mul(keys.saturating_add(values))
+    }
+
+    /// Lines that one block takes, all layers; saturating.
+    fn block_lines(&self, format: Format) -> usize {
+        let heads = self.layers.saturating_mul(self.kv_heads);
+        heads.saturating_mul(self.head_lines(format))
     }
 
     /// Bytes that one block takes, all layers, keys and values; saturating.
     pub fn block_bytes(&self, format: Format) -> u64 {
-        let lines = self
-            .layers
-            .saturating_mul(self.kv_heads)
-            .saturating_mul(self.head_lines(format));
-        (lines as u64).saturating_mul(size_of::<Line>() as u64)
+        (self.block_lines(format) as u64).saturating_mul(size_of::<Line>() as u64)
     }
 }
 
@@ -60,13 +66,17 @@ pub struct KvCache {
 
 impl KvCache {
     /// An empty cache.
-    pub fn new(shape: Shape, format: Format) -> Self {
-        let lines = shape.layers * shape.blocks * shape.kv_heads * shape.head_lines(format);
-        Self {
+    ///
+    /// # Errors
+    /// When the system gives no memory.
+    pub fn new(shape: Shape, format: Format) -> io::Result<Self> {
+        let lines = shape.block_lines(format).saturating_mul(shape.blocks);
+        let lines = AlignedLines::zeroed(lines)?;
+        Ok(Self {
             shape,
             format,
-            lines: AlignedLines::zeroed(lines),
-        }
+            lines,
+        })
     }
 
     /// Its shape.

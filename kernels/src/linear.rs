@@ -5,8 +5,8 @@ use crate::aligned::{LANES, Line};
 use crate::disjoint::Disjoint;
 use crate::isa::Kernel;
 use crate::simd::Bf16;
-use crate::tile::{Bf16Element, Element, SingleElement, accumulate, with_rows};
-use crate::{Format, Machine, PackedMatrix};
+use crate::tile::{Bf16Element, Element, SingleElement, accumulate, panels_per_tile, with_rows};
+use crate::{Format, Machine, Matrix};
 
 /// Rows of one task: their prepared inputs stay in the second-level cache while the panels pass.
 const ROWS_PER_TASK: usize = 96;
@@ -60,7 +60,7 @@ pub fn linear(
     machine: &mut Machine,
     prepared: &mut PreparedRows,
     x: &[f32],
-    weight: &PackedMatrix,
+    weight: Matrix<'_>,
     out: &mut [f32],
 ) {
     let rows = x.len().checked_div(weight.inputs()).unwrap_or(0);
@@ -134,7 +134,7 @@ impl Kernel for Prepare<'_> {
 /// A rectangle of the output.
 struct Block<'a> {
     x: &'a PreparedRows,
-    weight: &'a PackedMatrix,
+    weight: Matrix<'a>,
     first_row: usize,
     end_row: usize,
     first_panel: usize,
@@ -156,16 +156,15 @@ impl Kernel for Block<'_> {
 impl Block<'_> {
     #[inline(always)]
     fn all<S: Bf16, E: Element<S>>(&self, simd: S) {
-        let rows = self.end_row - self.first_row;
-        // A single row leaves registers free for panels, and reading several at once keeps the memory busy.
-        let panels_per_tile = if rows == 1 { MAX_PANELS } else { S::TILE.1 };
+        let wide = panels_per_tile::<S>(self.end_row - self.first_row);
         let mut panel = self.first_panel;
         while panel < self.end_panel {
-            match panels_per_tile.min(self.end_panel - panel) {
-                MAX_PANELS.. => panel += self.columns::<S, E, MAX_PANELS>(simd, panel),
-                2..MAX_PANELS => panel += self.columns::<S, E, 2>(simd, panel),
-                _ => panel += self.columns::<S, E, 1>(simd, panel),
-            }
+            panel += match wide {
+                _ if self.end_panel - panel < wide => self.columns::<S, E, 1>(simd, panel),
+                4 => self.columns::<S, E, 4>(simd, panel),
+                2 => self.columns::<S, E, 2>(simd, panel),
+                _ => self.columns::<S, E, 1>(simd, panel),
+            };
         }
     }
 
@@ -173,6 +172,7 @@ impl Block<'_> {
     #[inline(always)]
     fn columns<S: Bf16, E: Element<S>, const P: usize>(&self, simd: S, panel: usize) -> usize {
         let rows = self.end_row - self.first_row;
+        // Panels of a lone row are wider than others, so its tile stays a lone row.
         let tiles = rows.div_ceil(S::TILE.0);
         let steps = self.weight.steps();
         for first_step in (0..steps.max(1)).step_by(STEPS_PER_BLOCK) {

@@ -4,7 +4,8 @@
 //! which is what makes a row's bits independent of the rows beside it.
 
 use crate::aligned::{LANES, Line};
-use crate::simd::Bf16;
+use crate::isa::Kernel;
+use crate::simd::{Bf16, Simd};
 
 /// How numbers are multiplied: what a step of prepared inputs and a line of a panel hold.
 pub(crate) trait Element<S: Bf16>: Copy + 'static {
@@ -94,6 +95,23 @@ impl<S: Bf16> Element<S> for Bf16Element {
     }
 }
 
+/// Panels of a tile of `rows` rows; a tile that is not so wide has one panel. A single row leaves registers free, and reading several
+/// panels at once keeps the memory busy.
+pub(crate) const fn panels_per_tile<S: Simd>(rows: usize) -> usize {
+    if rows == 1 { 4 } else { S::TILE.1 }
+}
+
+/// Rows of the largest tile of an instruction set.
+pub(crate) struct TileRows;
+
+impl Kernel for TileRows {
+    type Output = usize;
+    #[inline(always)]
+    fn run<S: Bf16>(self, _: S) -> usize {
+        S::TILE.0
+    }
+}
+
 /// Adds the products of all steps to `acc[row][panel]`. All panels have the same number of lines; each row of `x` has at
 /// least that many steps.
 ///
@@ -106,6 +124,11 @@ pub(crate) fn accumulate<S: Bf16, E: Element<S>, const R: usize, const P: usize>
     panels: &[&[Line]; P],
     acc: &mut [[S::V; P]; R],
 ) {
+    // Known at compile time: shapes that an instruction set does not use cost no code.
+    assert!(
+        R <= S::TILE.0 && (P == 1 || P == panels_per_tile::<S>(R)),
+        "shape of a tile"
+    );
     let steps = panels[0].len();
     for panel in panels {
         assert!(panel.len() == steps, "panels of a tile");

@@ -23,15 +23,19 @@ pub(super) fn ensure_free(what: &str, bytes: u64) -> Result<(), DeviceError> {
     if bytes <= SMALL {
         return Ok(());
     }
-    let free = free_bytes();
-    if bytes <= free {
+    if bytes <= free_bytes() {
         return Ok(());
     }
-    Err(DeviceError::OutOfMemory {
+    Err(out_of_memory(what, bytes))
+}
+
+/// The error of an allocation that found too little.
+pub(super) fn out_of_memory(what: &str, bytes: u64) -> DeviceError {
+    DeviceError::OutOfMemory {
         what: what.to_owned(),
         needed_bytes: bytes,
-        free_bytes: free,
-    })
+        free_bytes: free_bytes(),
+    }
 }
 
 /// The processor's own name.

@@ -12,7 +12,7 @@ use crate::{
     Rows, TensorView, Weight,
 };
 use buffers::Buffers;
-use memory::ensure_free;
+use memory::{ensure_free, out_of_memory};
 pub use ropeteam_kernels::Isa;
 use ropeteam_kernels::{
     self as kernels, Format, KvCache, Machine, PreparedRows, attention, kv, rope,
@@ -172,7 +172,8 @@ impl Device for CpuDevice {
             .kv_block_bytes(&shape)
             .saturating_mul(shape.blocks as u64);
         ensure_free("the KV cache", bytes)?;
-        self.kv = Some(KvCache::new(kv_shape(&shape), self.format));
+        let kv = KvCache::new(kv_shape(&shape), self.format);
+        self.kv = Some(kv.map_err(|_| out_of_memory("the KV cache", bytes))?);
         Ok(())
     }
 

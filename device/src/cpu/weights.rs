@@ -1,20 +1,23 @@
 //! The weights of a CPU device, packed at load.
 
-use super::memory::ensure_free;
+use super::memory::{ensure_free, out_of_memory};
 use super::{ensure, shape_error};
 use crate::{DeviceError, TensorView, Weight};
 use ropeteam_kernels::dequant::dequant_row;
-use ropeteam_kernels::{Format, Machine, PackedMatrix, Source};
+use ropeteam_kernels::{Format, Machine, Matrix, MatrixId, MatrixStore, Source};
 
 /// All weights; `Weight(i)` is the i-th.
 #[derive(Default)]
-pub(super) struct Weights(Vec<Held>);
+pub(super) struct Weights {
+    held: Vec<Held>,
+    store: MatrixStore,
+}
 
 enum Held {
-    Linear(PackedMatrix),
+    Linear(MatrixId),
     /// An embedding table; with `head` it is a linear weight as well.
     Table {
-        matrix: PackedMatrix,
+        matrix: MatrixId,
         head: bool,
     },
     Vector(Vec<f32>),
@@ -44,7 +47,7 @@ impl Weights {
         for vector in bias {
             append_vector(op, vector, &mut values)?;
         }
-        let matrix = pack(op, machine, format, parts, &values)?;
+        let matrix = self.pack(op, machine, format, parts, &values)?;
         Ok(self.push(Held::Linear(matrix)))
     }
 
@@ -55,7 +58,7 @@ impl Weights {
         table: &TensorView<'_>,
         head: bool,
     ) -> Result<Weight, DeviceError> {
-        let matrix = pack("load_embedding", machine, format, &[*table], &[])?;
+        let matrix = self.pack("load_embedding", machine, format, &[*table], &[])?;
         Ok(self.push(Held::Table { matrix, head }))
     }
 
@@ -68,13 +71,51 @@ impl Weights {
         Ok(self.push(Held::Vector(values)))
     }
 
+    /// Checks and packs a matrix.
+    fn pack(
+        &mut self,
+        op: &'static str,
+        machine: &mut Machine,
+        format: Format,
+        parts: &[TensorView<'_>],
+        bias: &[f32],
+    ) -> Result<MatrixId, DeviceError> {
+        let inputs = parts.first().map_or(0, |part| part.shape[1]);
+        let outputs: usize = parts.iter().map(|part| part.shape[0]).sum();
+        ensure(inputs > 0 && outputs > 0, op, || {
+            format!("a matrix [{outputs}, {inputs}]")
+        })?;
+        for part in parts {
+            ensure(part.shape[1] == inputs, op, || {
+                format!("a part of {} columns beside one of {inputs}", part.shape[1])
+            })?;
+            check_bytes(op, part)?;
+        }
+        ensure(bias.is_empty() || bias.len() == outputs, op, || {
+            format!("{} bias values for {outputs} outputs", bias.len())
+        })?;
+        let bytes = MatrixStore::bytes(format, outputs, inputs);
+        ensure_free("weights", bytes)?;
+        let sources: Vec<_> = parts
+            .iter()
+            .map(|part| Source {
+                dtype: part.dtype,
+                rows: part.shape[0],
+                bytes: part.bytes,
+                row_order: part.row_order,
+            })
+            .collect();
+        let packed = self.store.pack(machine, format, inputs, &sources, bias);
+        packed.map_err(|_| out_of_memory("weights", bytes))
+    }
+
     fn push(&mut self, held: Held) -> Weight {
-        self.0.push(held);
-        Weight(self.0.len() as u32 - 1)
+        self.held.push(held);
+        Weight(self.held.len() as u32 - 1)
     }
 
     fn get(&self, op: &'static str, weight: Weight) -> Result<&Held, DeviceError> {
-        self.0
+        self.held
             .get(weight.0 as usize)
             .ok_or_else(|| shape_error(op, format!("no weight {}", weight.0)))
     }
@@ -84,9 +125,11 @@ impl Weights {
         &self,
         op: &'static str,
         weight: Weight,
-    ) -> Result<&PackedMatrix, DeviceError> {
+    ) -> Result<Matrix<'_>, DeviceError> {
         match self.get(op, weight)? {
-            Held::Linear(matrix) | Held::Table { matrix, head: true } => Ok(matrix),
+            Held::Linear(matrix) | Held::Table { matrix, head: true } => {
+                Ok(self.store.get(*matrix))
+            }
             other => Err(shape_error(
                 op,
                 format!("weight {} is {}", weight.0, other.kind()),
@@ -99,9 +142,9 @@ impl Weights {
         &self,
         op: &'static str,
         weight: Weight,
-    ) -> Result<&PackedMatrix, DeviceError> {
+    ) -> Result<Matrix<'_>, DeviceError> {
         match self.get(op, weight)? {
-            Held::Table { matrix, .. } => Ok(matrix),
+            Held::Table { matrix, .. } => Ok(self.store.get(*matrix)),
             other => Err(shape_error(
                 op,
                 format!("weight {} is {}", weight.0, other.kind()),
@@ -119,40 +162,6 @@ impl Weights {
             )),
         }
     }
-}
-
-fn pack(
-    op: &'static str,
-    machine: &mut Machine,
-    format: Format,
-    parts: &[TensorView<'_>],
-    bias: &[f32],
-) -> Result<PackedMatrix, DeviceError> {
-    let inputs = parts.first().map_or(0, |part| part.shape[1]);
-    let outputs: usize = parts.iter().map(|part| part.shape[0]).sum();
-    ensure(inputs > 0 && outputs > 0, op, || {
-        format!("a matrix [{outputs}, {inputs}]")
-    })?;
-    for part in parts {
-        ensure(part.shape[1] == inputs, op, || {
-            format!("a part of {} columns beside one of {inputs}", part.shape[1])
-        })?;
-        check_bytes(op, part)?;
-    }
-    ensure(bias.is_empty() || bias.len() == outputs, op, || {
-        format!("{} bias values for {outputs} outputs", bias.len())
-    })?;
-    ensure_free("weights", PackedMatrix::bytes(format, outputs, inputs))?;
-    let sources: Vec<_> = parts
-        .iter()
-        .map(|part| Source {
-            dtype: part.dtype,
-            rows: part.shape[0],
-            bytes: part.bytes,
-            row_order: part.row_order,
-        })
-        .collect();
-    Ok(PackedMatrix::pack(machine, format, inputs, &sources, bias))
 }
 
 /// The view's bytes are as many as its shape says, and its row order stays inside.

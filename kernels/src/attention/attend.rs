@@ -1,172 +1,49 @@
-//! Causal attention over the paged cache, with online softmax (Milakov and Gimelshein; Dao et al., FlashAttention).
-//!
-//! Positions are visited in fixed tiles of 64, counted from the start of the sequence, and every row sees its tiles in the
-//! same order. What lies beyond a row's own position adds exact zeros, so a decoded row and the same row in the middle of a
-//! prompt have the same bits.
+//! One task of attention: some queries that share a KV head, over all positions they see.
 
+use super::{MAX_HEAD_DIM, Query, Task};
 use crate::aligned::{LANES, Line};
 use crate::disjoint::Disjoint;
 use crate::exp::exp;
 use crate::isa::Kernel;
 use crate::simd::{Bf16, Simd};
-use crate::tile::{Bf16Element, Element, SingleElement, accumulate, with_rows};
-use crate::{Format, KvCache, Machine};
+use crate::tile::{Bf16Element, Element, SingleElement, accumulate, panels_per_tile, with_rows};
+use crate::{Format, KvCache};
 
-/// Widest head that the kernels take.
-pub const MAX_HEAD_DIM: usize = 512;
-
-/// Groups of sixteen positions per tile.
+/// Groups of sixteen positions per tile of positions.
 const GROUPS: usize = 4;
 /// Positions per tile.
 const TILE: usize = GROUPS * LANES;
-/// Queries of one task at most.
-const MAX_ROWS: usize = 6;
 /// Panels of sixteen head elements at most.
 const MAX_PANELS: usize = MAX_HEAD_DIM / LANES;
-/// Pairs of query and visible position below which threads are not worth waking, per head element.
-const WORK_WORTH_THREADS: usize = 32 * 1024;
-
 const LANE_NUMBERS: [f32; LANES] = [
     0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0,
 ];
 
-/// The rows of one sequence in a step.
-#[derive(Clone, Copy, Debug)]
-pub struct Segment<'a> {
-    /// Its first row.
-    pub first_row: usize,
-    /// How many rows, at consecutive positions.
-    pub rows: usize,
-    /// Position of its first row.
-    pub first_position: usize,
-    /// Its block table, covering all positions up to that of its last row.
+/// See the module.
+pub(super) struct Attend<'a> {
+    pub cache: &'a KvCache,
+    pub query: Query<'a>,
+    /// The block table of the sequence.
     pub blocks: &'a [u32],
+    pub task: Task,
+    /// Query heads per KV head.
+    pub group: usize,
+    pub out: &'a Disjoint<'a, f32>,
 }
 
-/// What to attend.
-#[derive(Clone, Copy)]
-pub struct Query<'a> {
-    /// Rows whose leading columns are the query heads.
-    pub x: &'a [f32],
-    /// Width of a row.
-    pub cols: usize,
-    /// Query heads, a multiple of the cache's heads.
-    pub heads: usize,
-    /// Factor on the scores.
-    pub scale: f32,
-    /// A row at position p sees `p - window + 1 ..= p`; `None`: all up to p.
-    pub window: Option<usize>,
-    /// The layer whose keys and values are attended.
-    pub layer: usize,
-}
-
-/// The tasks of one call; a buffer that is kept from call to call.
-#[derive(Default)]
-pub struct Tasks(Vec<Task>);
-
-/// Some queries (pairs of row and head) of one segment that share one KV head.
-#[derive(Clone, Copy)]
-struct Task {
-    /// Index of the segment, and where it stands.
-    segment: usize,
-    first_row: usize,
-    first_position: usize,
-    kv_head: usize,
-    /// First query, counted within segment and KV head, and how many.
-    first: usize,
-    count: usize,
-}
-
-/// `out[row] = softmax(scale * q · kᵀ) · v` per head; out is `[rows, heads * head_dim]`. `segment(i)` for `i` below
-/// `segments` gives the sequences. With `Format::Bf16` queries and probabilities are rounded to bf16 before they are multiplied.
-///
-/// # Panics
-/// When shapes do not fit together, a block lies outside the cache, or heads are wider than `MAX_HEAD_DIM`.
-pub fn attention<'a>(
-    machine: &mut Machine,
-    tasks: &mut Tasks,
-    cache: &KvCache,
-    query: Query<'_>,
-    segments: (usize, &(dyn Fn(usize) -> Segment<'a> + Sync)),
-    out: &mut [f32],
-) {
-    let shape = cache.shape();
-    assert!(shape.head_dim <= MAX_HEAD_DIM, "head of {}", shape.head_dim);
-    assert!(
-        query.heads.is_multiple_of(shape.kv_heads),
-        "query heads per KV head"
-    );
-    let group = query.heads / shape.kv_heads;
-    let isa = machine.isa;
-    let (mut work, mut next_row) = (0, 0);
-    tasks.0.clear();
-    for index in 0..segments.0 {
-        let segment = (segments.1)(index);
-        assert!(segment.first_row >= next_row, "segments share rows");
-        next_row = segment.first_row + segment.rows;
-        let queries = segment.rows * group;
-        work += queries * shape.kv_heads * (segment.first_position + segment.rows);
-        let pieces = queries.div_ceil(MAX_ROWS);
-        for kv_head in 0..shape.kv_heads {
-            let mut first = 0;
-            for piece in 0..pieces {
-                let count = (queries - first).div_ceil(pieces - piece);
-                tasks.0.push(Task {
-                    segment: index,
-                    first_row: segment.first_row,
-                    first_position: segment.first_position,
-                    kv_head,
-                    first,
-                    count,
-                });
-                first += count;
-            }
-        }
-    }
-    let tasks = &tasks.0;
-    let out = Disjoint::new(out);
-    let run = |index: usize| {
-        // The last queries of a prompt see most; taking them first leaves small tasks to even out the end.
-        let task = tasks[tasks.len() - 1 - index];
-        let blocks = (segments.1)(task.segment).blocks;
-        isa.dispatch(Attend {
-            cache,
-            query,
-            blocks,
-            task,
-            group,
-            out: &out,
-        });
-    };
-    if work * shape.head_dim < WORK_WORTH_THREADS * LANES {
-        (0..tasks.len()).for_each(run);
-    } else {
-        machine.pool.run(tasks.len(), &run);
-    }
-}
-
-struct Attend<'a> {
-    cache: &'a KvCache,
-    query: Query<'a>,
-    blocks: &'a [u32],
-    task: Task,
-    group: usize,
-    out: &'a Disjoint<'a, f32>,
-}
-
-/// Running softmax of up to six queries.
-struct State<V> {
-    highest: [f32; MAX_ROWS],
+/// Running softmax of R queries.
+struct State<V, const R: usize> {
+    highest: [f32; R],
     /// Sum of the probabilities so far, lane by lane.
-    total: [V; MAX_ROWS],
+    total: [V; R],
     /// Weighted sum of the values so far, in panels.
-    values: [[V; MAX_PANELS]; MAX_ROWS],
+    values: [[V; MAX_PANELS]; R],
 }
 
-/// Prepared queries: a step takes two words at most, and there are no more steps than elements.
-type Queries = [[u32; MAX_HEAD_DIM + LANES]; MAX_ROWS];
-/// Scores, then probabilities, of one tile.
-type Scores = [[f32; TILE]; MAX_ROWS];
+/// A prepared query: a step takes two words at most, and there are no more steps than elements.
+type QueryWords = [u32; MAX_HEAD_DIM + LANES];
+/// Scores, then probabilities, of one query and tile.
+type Scores = [f32; TILE];
 
 impl Kernel for Attend<'_> {
     type Output = ();
@@ -182,18 +59,18 @@ impl Kernel for Attend<'_> {
 impl Attend<'_> {
     #[inline(always)]
     fn all<S: Bf16, E: Element<S>, const R: usize>(&self, simd: S) {
-        let mut queries: Queries = [[0; _]; MAX_ROWS];
-        for (i, words) in queries.iter_mut().enumerate().take(R) {
+        let mut queries = [[0; MAX_HEAD_DIM + LANES]; R];
+        for (i, words) in queries.iter_mut().enumerate() {
             E::prepare(simd, self.query_head(i), words);
         }
         let mut state = State {
-            highest: [f32::NEG_INFINITY; MAX_ROWS],
-            total: [simd.splat(0.0); MAX_ROWS],
-            values: [[simd.splat(0.0); MAX_PANELS]; MAX_ROWS],
+            highest: [f32::NEG_INFINITY; R],
+            total: [simd.splat(0.0); R],
+            values: [[simd.splat(0.0); MAX_PANELS]; R],
         };
         let (first, end) = self.visible_tiles();
         for tile in first..end {
-            let mut scores: Scores = [[0.0; TILE]; MAX_ROWS];
+            let mut scores = [[0.0; TILE]; R];
             self.scores::<S, E, R>(simd, tile, &queries, &mut scores);
             self.softmax::<S, R>(simd, tile, &mut scores, &mut state);
             self.add_values::<S, E, R>(simd, tile, &scores, &mut state);
@@ -271,14 +148,33 @@ impl Attend<'_> {
         &self,
         simd: S,
         tile: usize,
-        queries: &Queries,
-        scores: &mut Scores,
+        queries: &[QueryWords; R],
+        scores: &mut [Scores; R],
+    ) {
+        let wide = panels_per_tile::<S>(R);
+        for group in (0..GROUPS).step_by(wide) {
+            match wide {
+                4 => self.score_groups::<S, E, R, 4>(simd, tile, group, queries, scores),
+                2 => self.score_groups::<S, E, R, 2>(simd, tile, group, queries, scores),
+                _ => self.score_groups::<S, E, R, 1>(simd, tile, group, queries, scores),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn score_groups<S: Bf16, E: Element<S>, const R: usize, const P: usize>(
+        &self,
+        simd: S,
+        tile: usize,
+        group: usize,
+        queries: &[QueryWords; R],
+        scores: &mut [Scores; R],
     ) {
         let steps = self.cache.key_steps();
-        let groups = self.groups_in(tile);
-        let mut keys: [&[Line]; GROUPS] = [&[]; GROUPS];
-        for (g, lines) in keys.iter_mut().enumerate() {
-            let (block, inner, ..) = self.group_at(tile * GROUPS + g.min(groups - 1));
+        let last = self.groups_in(tile) - 1;
+        let mut keys: [&[Line]; P] = [&[]; P];
+        for (p, lines) in keys.iter_mut().enumerate() {
+            let (block, inner, ..) = self.group_at(tile * GROUPS + last.min(group + p));
             let block = self.blocks[block] as usize;
             let (keys, _) = self.cache.head(self.query.layer, block, self.task.kv_head);
             *lines = &keys[inner * steps..][..steps];
@@ -287,10 +183,10 @@ impl Attend<'_> {
         for (x, words) in x.iter_mut().zip(queries) {
             *x = words;
         }
-        let mut sums = [[simd.splat(0.0); GROUPS]; R];
-        accumulate::<S, E, R, GROUPS>(simd, &x, &keys, &mut sums);
+        let mut sums = [[simd.splat(0.0); P]; R];
+        accumulate::<S, E, R, P>(simd, &x, &keys, &mut sums);
         for (sums, scores) in sums.iter().zip(scores) {
-            for (sum, scores) in sums.iter().zip(scores.as_chunks_mut().0) {
+            for (sum, scores) in sums.iter().zip(&mut scores.as_chunks_mut().0[group..]) {
                 simd.store(*sum, scores);
             }
         }
@@ -302,11 +198,11 @@ impl Attend<'_> {
         &self,
         simd: S,
         tile: usize,
-        scores: &mut Scores,
-        state: &mut State<S::V>,
+        scores: &mut [Scores; R],
+        state: &mut State<S::V, R>,
     ) {
-        for i in 0..R {
-            let lanes: &mut [[f32; LANES]] = scores[i].as_chunks_mut().0;
+        for (i, scores) in scores.iter_mut().enumerate() {
+            let lanes: &mut [[f32; LANES]] = scores.as_chunks_mut().0;
             let mut masked = [simd.splat(0.0); GROUPS];
             for (g, masked) in masked.iter_mut().enumerate() {
                 let scaled = simd.mul(simd.load(&lanes[g]), simd.splat(self.query.scale));
@@ -366,35 +262,38 @@ impl Attend<'_> {
         &self,
         simd: S,
         tile: usize,
-        scores: &Scores,
-        state: &mut State<S::V>,
+        scores: &[Scores; R],
+        state: &mut State<S::V, R>,
     ) {
         let mut words = [[0; 2 * TILE]; R];
         for (words, scores) in words.iter_mut().zip(scores) {
             E::prepare(simd, scores, words);
         }
         let panels = self.cache.shape().panels();
+        let wide = panels_per_tile::<S>(R);
         let mut panel = 0;
         while panel < panels {
-            if panel + 4 <= panels {
-                self.add_panels::<S, E, R, 4>(simd, tile, &words, state, panel);
-                panel += 4;
-            } else {
-                self.add_panels::<S, E, R, 1>(simd, tile, &words, state, panel);
-                panel += 1;
-            }
+            panel += match wide {
+                _ if panels - panel < wide => {
+                    self.add_panels::<S, E, R, 1>(simd, tile, &words, state, panel)
+                }
+                4 => self.add_panels::<S, E, R, 4>(simd, tile, &words, state, panel),
+                2 => self.add_panels::<S, E, R, 2>(simd, tile, &words, state, panel),
+                _ => self.add_panels::<S, E, R, 1>(simd, tile, &words, state, panel),
+            };
         }
     }
 
+    /// The panels `panel .. panel + P`; returns P.
     #[inline(always)]
     fn add_panels<S: Bf16, E: Element<S>, const R: usize, const P: usize>(
         &self,
         simd: S,
         tile: usize,
         words: &[[u32; 2 * TILE]; R],
-        state: &mut State<S::V>,
+        state: &mut State<S::V, R>,
         panel: usize,
-    ) {
+    ) -> usize {
         let steps = self.cache.group_steps();
         let panel_lines = self.cache.shape().groups() * steps;
         let last = self.position(self.task.count - 1);
@@ -421,11 +320,12 @@ impl Attend<'_> {
         for (values, sums) in state.values.iter_mut().zip(sums) {
             values[panel..panel + P].copy_from_slice(&sums);
         }
+        P
     }
 
     /// Divides by the sum of the probabilities and writes the heads.
     #[inline(always)]
-    fn finish<S: Bf16, const R: usize>(&self, simd: S, state: &State<S::V>) {
+    fn finish<S: Bf16, const R: usize>(&self, simd: S, state: &State<S::V, R>) {
         let head_dim = self.cache.shape().head_dim;
         for i in 0..R {
             let (row, head) = self.row_and_head(i);
