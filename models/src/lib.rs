@@ -41,8 +41,10 @@ mod info;
 mod rope;
 mod runner;
 mod sizing;
+pub mod source;
 pub mod spec;
 mod step_rows;
+pub mod text;
 mod weights;
 
 pub use checkpoint::{Checkpoint, CheckpointError};

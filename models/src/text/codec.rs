@@ -176,11 +176,16 @@ impl TextCodec for Codec {
     }
 
     fn token_text(&self, id: TokenId) -> Option<String> {
+        let bytes = self.token_bytes(id)?;
+        Some(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    fn token_bytes(&self, id: TokenId) -> Option<Vec<u8>> {
         let token = self.vocabulary.tokenizer.id_to_token(id.0)?;
         Some(match self.vocabulary.scheme.piece(&token) {
-            Piece::Text(text) => text,
-            Piece::Bytes(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-            Piece::Byte(byte) => String::from_utf8_lossy(&[byte]).into_owned(),
+            Piece::Text(text) => text.into_bytes(),
+            Piece::Bytes(bytes) => bytes,
+            Piece::Byte(byte) => vec![byte],
         })
     }
 

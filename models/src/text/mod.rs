@@ -39,6 +39,7 @@
 mod codec;
 mod decode;
 mod error;
+mod gguf;
 
 mod pieces;
 mod special_tokens;
@@ -46,6 +47,7 @@ mod template;
 
 pub use codec::{Codec, OffsetToken};
 pub use error::{TemplateError, TokenizerError};
+pub use gguf::GgufText;
 
 pub use special_tokens::SpecialTokens;
 pub use template::{ChatTemplate, Clock, RenderInput};

@@ -113,6 +113,14 @@ impl Metadata {
     }
 }
 
+impl FromIterator<(String, Value)> for Metadata {
+    fn from_iter<I: IntoIterator<Item = (String, Value)>>(pairs: I) -> Self {
+        Self {
+            values: pairs.into_iter().collect(),
+        }
+    }
+}
+
 /// Type numbers of the format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 const U8: u32 = 0;
 const I8: u32 = 1;
