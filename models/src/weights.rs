@@ -199,3 +199,35 @@ fn is_known_leftover(name: &str, spec: &DecoderSpec) -> bool {
         || (spec.tied_head && name == HEAD)
         || layer.is_some_and(|layer| layer >= spec.layers())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkpoint::Config;
+    use crate::families;
+    use std::path::Path;
+
+    #[test]
+    fn only_leftovers_of_no_use_go_unmentioned() {
+        let config = r#"{"model_type": "llama", "hidden_size": 64, "intermediate_size": 64, "vocab_size": 9,
+            "num_attention_heads": 4, "num_hidden_layers": 2, "tie_word_embeddings": true}"#;
+        let mut spec =
+            families::spec(&Config::parse(Path::new("config.json"), config).unwrap()).unwrap();
+        for name in [
+            "model.layers.1.self_attn.rotary_emb.inv_freq",
+            "lm_head.weight",
+            "model.layers.2.mlp.up_proj.weight",
+        ] {
+            assert!(is_known_leftover(name, &spec), "{name}");
+        }
+        for name in [
+            "model.layers.1.self_attn.q_proj.bias",
+            "model.extra",
+            "lm_head.bias",
+        ] {
+            assert!(!is_known_leftover(name, &spec), "{name}");
+        }
+        spec.tied_head = false;
+        assert!(!is_known_leftover("lm_head.weight", &spec));
+    }
+}

@@ -4,24 +4,15 @@ mod block_formats;
 mod model_files;
 mod tiny_models;
 
-use block_formats::{BF16, F16, F32, Format, Q4_0, Q4_1, Q8_0, decode_q4_k, decode_q6_k};
-use half::f16;
-use model_files::{
-    GgufTensor, Meta, Tensor, Tensors, gguf_bytes, read_safetensors, write_safetensors,
-};
+use block_formats::{BF16, F16, F32, Format, Q4_0, Q4_1, Q8_0};
+use model_files::conversion::{Source, gguf_name, metadata, permuted};
+use model_files::gguf::{GgufTensor, gguf_bytes};
+use model_files::{Tensor, Tensors, read_safetensors, write_safetensors};
 use ropeteam_device::Precision;
 use ropeteam_models::{Checkpoint, ModelInfo, families};
 use serde_json::{Value, json};
 use std::path::Path;
 use tiny_models::{Goldens, Setup, folder, load};
-
-/// A tiny model and what its GGUF file calls it.
-struct Source {
-    name: &'static str,
-    architecture: &'static str,
-    /// The converter permutes the rows of q and k.
-    permuted: bool,
-}
 
 const SOURCES: [Source; 5] = [
     Source {
@@ -56,122 +47,9 @@ fn config_of(source: &Source) -> Value {
         .unwrap()
 }
 
-/// Metadata as llama.cpp's converter writes it.
-fn metadata(source: &Source, config: &Value) -> Vec<(String, Meta)> {
-    let number = |field: &str| config[field].as_u64().unwrap() as u32;
-    let head_dim = config["head_dim"].as_u64().map_or_else(
-        || number("hidden_size") / number("num_attention_heads"),
-        |dim| dim as u32,
-    );
-    let partial = config["partial_rotary_factor"].as_f64().unwrap_or(1.0);
-    let keys = [
-        ("embedding_length", Meta::U32(number("hidden_size"))),
-        (
-            "feed_forward_length",
-            Meta::U32(number("intermediate_size")),
-        ),
-        ("block_count", Meta::U32(number("num_hidden_layers"))),
-        (
-            "context_length",
-            Meta::U32(number("max_position_embeddings")),
-        ),
-        (
-            "attention.head_count",
-            Meta::U32(number("num_attention_heads")),
-        ),
-        (
-            "attention.head_count_kv",
-            Meta::U32(number("num_key_value_heads")),
-        ),
-        ("attention.key_length", Meta::U32(head_dim)),
-        ("attention.value_length", Meta::U32(head_dim)),
-        (
-            "attention.layer_norm_rms_epsilon",
-            Meta::F32(config["rms_norm_eps"].as_f64().unwrap() as f32),
-        ),
-        (
-            "rope.freq_base",
-            Meta::F32(config["rope_theta"].as_f64().unwrap() as f32),
-        ),
-        (
-            "rope.dimension_count",
-            Meta::U32((f64::from(head_dim) * partial) as u32),
-        ),
-    ];
-    let mut metadata: Vec<(String, Meta)> = keys
-        .into_iter()
-        .map(|(key, value)| (format!("{}.{key}", source.architecture), value))
-        .collect();
-    metadata.insert(
-        0,
-        (
-            "general.architecture".to_owned(),
-            Meta::Text(source.architecture),
-        ),
-    );
-    metadata.push((
-        "tokenizer.ggml.tokens".to_owned(),
-        Meta::Texts(vec!["a".to_owned(), "é".to_owned()]),
-    ));
-    metadata.push((
-        "tokenizer.ggml.token_type".to_owned(),
-        Meta::I32s(vec![1, -1]),
-    ));
-    metadata.push(("tokenizer.ggml.eos_token_id".to_owned(), Meta::U32(7)));
-    metadata.push(("tokenizer.ggml.eot_token_id".to_owned(), Meta::U32(9)));
-    metadata.push(("tokenizer.ggml.bos_token_id".to_owned(), Meta::U32(3)));
-    metadata
-}
-
-fn gguf_name(name: &str) -> String {
-    let outer = [
-        ("model.embed_tokens.", "token_embd."),
-        ("model.norm.", "output_norm."),
-        ("lm_head.", "output."),
-        ("model.layers.", "blk."),
-        ("input_layernorm", "attn_norm"),
-        ("post_self_attn_layernorm", "post_attention_norm"),
-        ("post_attention_layernorm", "ffn_norm"),
-        ("post_mlp_layernorm", "post_ffw_norm"),
-        ("self_attn.q_proj", "attn_q"),
-        ("self_attn.k_proj", "attn_k"),
-        ("self_attn.v_proj", "attn_v"),
-        ("self_attn.o_proj", "attn_output"),
-        ("self_attn.q_norm", "attn_q_norm"),
-        ("self_attn.k_norm", "attn_k_norm"),
-        ("mlp.gate_up_proj", "ffn_up"),
-        ("mlp.gate_proj", "ffn_gate"),
-        ("mlp.up_proj", "ffn_up"),
-        ("mlp.down_proj", "ffn_down"),
-    ];
-    outer
-        .iter()
-        .fold(name.to_owned(), |name, (from, to)| name.replace(from, to))
-}
-
-/// The converter's permutation: `reshape(heads, 2, d / 2, cols).swapaxes(1, 2)`.
-fn permuted(tensor: &Tensor, heads: usize) -> Tensor {
-    let rows = tensor.shape[0];
-    let cols = tensor.values.len() / rows;
-    let half = rows / heads / 2;
-    let mut values = Vec::new();
-    for head in 0..heads {
-        for pair in 0..half {
-            for part in 0..2 {
-                let row = head * 2 * half + part * half + pair;
-                values.extend(&tensor.values[row * cols..(row + 1) * cols]);
-            }
-        }
-    }
-    Tensor {
-        shape: tensor.shape.clone(),
-        values,
-    }
-}
-
 /// Matrices whose rows are whole blocks take `format`; all else stays F32, as in real files.
 fn format_for(tensor: &Tensor, format: Format) -> Format {
-    let fits = tensor.shape.len() == 2 && tensor.shape[1] % format.block == 0;
+    let fits = tensor.shape.len() == 2 && tensor.shape[1].is_multiple_of(format.block);
     if fits { format } else { F32 }
 }
 
@@ -283,6 +161,50 @@ fn a_gguf_file_computes_what_its_folder_does() {
 }
 
 #[test]
+fn biases_follow_their_permuted_rows() {
+    let source = &SOURCES[0];
+    let mut config = config_of(source);
+    config["attention_bias"] = json!(true);
+    let mut tensors = read_safetensors(&folder(source.name));
+    for (module, rows) in [
+        ("q_proj", 64),
+        ("k_proj", 32),
+        ("v_proj", 32),
+        ("o_proj", 64),
+    ] {
+        for layer in 0..3 {
+            let values = (0..rows)
+                .map(|row| (row * 37 % 100) as f32 / 50.0 - 1.0)
+                .collect();
+            let name = format!("model.layers.{layer}.self_attn.{module}.bias");
+            tensors.insert(
+                name,
+                Tensor {
+                    shape: vec![rows],
+                    values,
+                },
+            );
+        }
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("model.gguf");
+    let stored = gguf_tensors(source, &config, &tensors, F32);
+    std::fs::write(&path, gguf_bytes(3, &metadata(source, &config), &stored)).unwrap();
+    std::fs::write(dir.path().join("config.json"), config.to_string()).unwrap();
+    write_safetensors(&dir.path().join("model.safetensors"), &tensors);
+    let expected = logits(dir.path());
+    assert_near(&logits(&path), &expected, 0.0, "with biases");
+    let without = logits(&folder(source.name));
+    assert!(
+        expected
+            .iter()
+            .zip(&without)
+            .any(|(a, b)| (a - b).abs() > 0.1),
+        "biases count"
+    );
+}
+
+#[test]
 fn every_element_format_decodes_to_its_definition() {
     let source = &SOURCES[0];
     for format in [F16, BF16, Q8_0, Q4_0, Q4_1] {
@@ -301,147 +223,6 @@ fn every_element_format_decodes_to_its_definition() {
         .unwrap();
         write_safetensors(&dir.path().join("model.safetensors"), &decoded);
         assert_near(&logits(&path), &logits(dir.path()), 1e-4, format.name);
-    }
-}
-
-/// A one-layer Llama whose matrices are all 256 wide, filled with random blocks of a format.
-fn write_random_blocks(dir: &Path, kind: u32, block_bytes: usize, decode: fn(&[u8]) -> Vec<f32>) {
-    let config = json!({
-        "architectures": ["LlamaForCausalLM"], "hidden_size": 256, "intermediate_size": 256, "vocab_size": 512,
-        "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 512,
-        "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": true,
-    });
-    let layer = |module: &str| format!("model.layers.0.{module}.weight");
-    let matrices = [
-        ("model.embed_tokens.weight".to_owned(), 512),
-        (layer("self_attn.q_proj"), 256),
-        (layer("self_attn.k_proj"), 128),
-        (layer("self_attn.v_proj"), 128),
-        (layer("self_attn.o_proj"), 256),
-        (layer("mlp.gate_proj"), 256),
-        (layer("mlp.up_proj"), 256),
-        (layer("mlp.down_proj"), 256),
-    ];
-    let mut random = Random(u64::from(kind));
-    let mut stored = Vec::new();
-    let mut tensors = Tensors::new();
-    for (name, rows) in matrices {
-        let bytes: Vec<u8> = (0..rows).flat_map(|_| random.block(block_bytes)).collect();
-        let values = decode(&bytes);
-        let shape = vec![rows, 256];
-        let source_rows = Tensor {
-            shape: shape.clone(),
-            values,
-        };
-        // The file's rows of q and k are in the converter's order, the twin's in the original one.
-        let twin = match name.as_str() {
-            name if name.contains("q_proj") => unpermuted(&source_rows, 4),
-            name if name.contains("k_proj") => unpermuted(&source_rows, 2),
-            _ => source_rows,
-        };
-        tensors.insert(name.clone(), twin);
-        stored.push(GgufTensor {
-            name: gguf_name(&name),
-            shape,
-            kind,
-            bytes,
-        });
-    }
-    for name in [
-        "model.norm.weight".to_owned(),
-        layer("input_layernorm"),
-        layer("post_attention_layernorm"),
-    ] {
-        let tensor = Tensor {
-            shape: vec![256],
-            values: vec![1.0; 256],
-        };
-        let bytes = (F32.encode)(&tensor.values);
-        stored.push(GgufTensor {
-            name: gguf_name(&name),
-            shape: vec![256],
-            kind: 0,
-            bytes,
-        });
-        tensors.insert(name, tensor);
-    }
-    let source = Source {
-        name: "",
-        architecture: "llama",
-        permuted: true,
-    };
-    std::fs::write(
-        dir.join("model.gguf"),
-        gguf_bytes(3, &metadata(&source, &config), &stored),
-    )
-    .unwrap();
-    std::fs::write(dir.join("config.json"), config.to_string()).unwrap();
-    write_safetensors(&dir.join("model.safetensors"), &tensors);
-}
-
-/// The inverse of `permuted`: `reshape(heads, d / 2, 2, cols).swapaxes(1, 2)`.
-fn unpermuted(tensor: &Tensor, heads: usize) -> Tensor {
-    let rows = tensor.shape[0];
-    let half = rows / heads / 2;
-    let row = |index: usize| &tensor.values[index * 256..(index + 1) * 256];
-    let mut values = Vec::new();
-    for head in 0..heads {
-        for part in 0..2 {
-            for pair in 0..half {
-                values.extend(row(head * 2 * half + 2 * pair + part));
-            }
-        }
-    }
-    Tensor {
-        shape: tensor.shape.clone(),
-        values,
-    }
-}
-
-/// A small seeded generator (splitmix64).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A block of random bits with small scales: Q4_K's stand in front, Q6_K's at the end.
-    fn block(&mut self, len: usize) -> Vec<u8> {
-        let mut bytes: Vec<u8> = (0..len).map(|_| self.next() as u8).collect();
-        let scale = f16::from_f32(1e-4 + (self.next() % 64) as f32 * 1e-5).to_le_bytes();
-        if len == 144 {
-            bytes[..2].copy_from_slice(&scale);
-            bytes[2..4].copy_from_slice(&scale);
-        } else {
-            bytes[208..].copy_from_slice(&scale);
-        }
-        bytes
-    }
-}
-
-#[test]
-fn random_k_blocks_decode_to_their_definition() {
-    for (kind, bytes, decode) in [
-        (12, 144, decode_q4_k as fn(&[u8]) -> Vec<f32>),
-        (14, 210, decode_q6_k),
-    ] {
-        let dir = tempfile::tempdir().unwrap();
-        write_random_blocks(dir.path(), kind, bytes, decode);
-        let expected = logits(dir.path());
-        let scale = expected
-            .iter()
-            .fold(0.0f32, |max, value| max.max(value.abs()));
-        assert_near(
-            &logits(&dir.path().join("model.gguf")),
-            &expected,
-            1e-4 * scale,
-            "K blocks",
-        );
     }
 }
 

@@ -206,7 +206,11 @@ pub fn decode_q4_k(bytes: &[u8]) -> Vec<f32> {
                 ),
             };
             let byte = quants[sub / 2 * 32 + i % 32];
-            let quant = if sub % 2 == 0 { byte % 16 } else { byte / 16 };
+            let quant = if sub.is_multiple_of(2) {
+                byte % 16
+            } else {
+                byte / 16
+            };
             d * f32::from(scale) * f32::from(quant) - dmin * f32::from(min)
         };
         (0..256).map(element).collect()

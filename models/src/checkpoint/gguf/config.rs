@@ -110,6 +110,14 @@ impl<'a> Keys<'a> {
     }
 
     fn refuse_unsupported(&self) -> Result<(), CheckpointError> {
+        if let Some(parts) = self.metadata.int("split.count").filter(|&parts| parts > 1) {
+            return Err(CheckpointError::Unsupported {
+                file: self.file.to_path_buf(),
+                field: "split.count".to_owned(),
+                found: parts.to_string(),
+                supported: "models in one file".to_owned(),
+            });
+        }
         for (key, harmless) in REFUSED {
             if let Some(value) = self.get(key)
                 && self.float(key) != Some(harmless)
