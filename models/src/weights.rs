@@ -177,16 +177,29 @@ impl<'a> Loader<'a> {
 
     /// Tensors that are not read may mean that the model is not what its configuration says, so they are told.
     fn name_unread(&self) {
-        for name in self.checkpoint.tensor_names() {
-            if !self.read.contains(name) && !is_known_leftover(name, self.spec) {
-                tracing::warn!(
-                    tensor = name,
-                    "the model does not read this tensor of its checkpoint"
-                );
-            }
+        let unread: Vec<&str> = self
+            .checkpoint
+            .tensor_names()
+            .filter(|name| !self.read.contains(*name) && !is_known_leftover(name, self.spec))
+            .collect();
+        for tensor in unread.iter().take(NAMED_UNREAD) {
+            tracing::warn!(
+                tensor,
+                "the model does not read this tensor of its checkpoint"
+            );
+        }
+        if unread.len() > NAMED_UNREAD {
+            let count = unread.len() - NAMED_UNREAD;
+            tracing::warn!(
+                count,
+                "the model does not read further tensors of its checkpoint"
+            );
         }
     }
 }
+
+/// Unread tensors that are named one by one; of more the number is told.
+const NAMED_UNREAD: usize = 20;
 
 /// Tensors that checkpoints of such models carry for no use: stored rotary frequencies, the copy of a tied head, layers
 /// for predicting further tokens, which are numbered behind the decoder's.

@@ -69,7 +69,13 @@ fn a_cut_or_lengthened_file_is_refused() {
     refused_weights("empty", b"", &[]);
     refused_weights("first bytes", &good[..5], &[]);
     refused_weights("cut in the header", &good[..8 + header_len / 2], &[]);
-    refused_weights("last byte missing", &good[..good.len() - 1], &[]);
+    let data = good.len() - 8 - header_len;
+    let numbers = [
+        format!("take {data} bytes"),
+        format!("has {} for", data - 1),
+    ];
+    let numbers = numbers.each_ref().map(String::as_str);
+    refused_weights("last byte missing", &good[..good.len() - 1], &numbers);
     refused_weights("trailing bytes", &[&good[..], &[0; 4]].concat(), &[]);
     refused_weights(
         "a web page",
@@ -109,36 +115,37 @@ fn a_header_that_lies_is_refused() {
     );
     let mut noted = header.clone();
     noted.insert("__metadata__".to_owned(), json!({"format": 7}));
-    let cases = [
-        ("no JSON", "{not json".to_owned()),
-        ("an array", format!("[{text}]")),
-        (
-            "overlap",
-            with_entry(
-                &header,
-                NORM,
-                "data_offsets",
-                header[&other]["data_offsets"].clone(),
-            ),
-        ),
-        ("hole", Value::Object(hole).to_string()),
+    let overlap = header[&other]["data_offsets"].clone();
+    let entry = |field, value| with_entry(&header, NORM, field, value);
+    let cases: [(&str, String, &[&str]); 9] = [
+        ("no JSON", "{not json".to_owned(), &[]),
+        ("an array", format!("[{text}]"), &[]),
+        ("overlap", entry("data_offsets", overlap), &[NORM]),
+        ("hole", Value::Object(hole).to_string(), &["take"]),
         (
             "begin after end",
-            with_entry(&header, NORM, "data_offsets", json!([512, 256])),
+            entry("data_offsets", json!([512, 256])),
+            &[NORM, "512..256"],
         ),
-        ("overflowing shape", Value::Object(huge).to_string()),
+        (
+            "overflowing shape",
+            Value::Object(huge).to_string(),
+            &["tensor x"],
+        ),
         (
             "shape against bytes",
-            with_entry(&header, NORM, "shape", json!([3, 5])),
+            entry("shape", json!([3, 5])),
+            &[NORM, "[3, 5]"],
         ),
         (
             "unknown dtype",
-            with_entry(&header, NORM, "dtype", json!("Q4_K")),
+            entry("dtype", json!("Q4_K")),
+            &[NORM, "Q4_K"],
         ),
-        ("number in the notes", Value::Object(noted).to_string()),
+        ("number in the notes", Value::Object(noted).to_string(), &[]),
     ];
-    for (label, header) in cases {
-        refused_weights(label, &pack_safetensors(&header, &data), &[]);
+    for (label, header, says) in cases {
+        refused_weights(label, &pack_safetensors(&header, &data), says);
     }
     refused_weights(
         "same name twice",

@@ -34,7 +34,7 @@ pub enum CheckpointError {
         detail: String,
     },
     /// The file breaks its own format.
-    #[error("{file} is damaged or no such file: {detail}", file = file.display())]
+    #[error("{file} is damaged or not of its kind: {detail}", file = file.display())]
     Malformed {
         /// The file.
         file: PathBuf,

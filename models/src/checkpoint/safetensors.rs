@@ -7,7 +7,8 @@ use super::table::{StoredTensor, TensorTable};
 use super::unique::UniqueKeys;
 use ropeteam_device::Dtype;
 use safetensors::SafeTensors;
-use safetensors::tensor::Dtype as FileDtype;
+use safetensors::tensor::{Dtype as FileDtype, TensorInfo};
+use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Component, Path};
 
@@ -80,11 +81,9 @@ fn names_by_shard(index: &Path) -> Result<BTreeMap<String, Vec<String>>, Checkpo
 
 fn read_header(file: &MappedFile) -> Result<HashMap<String, StoredTensor>, CheckpointError> {
     let bytes = file.bytes();
-    let malformed = |error: String| {
-        let detail = format!("{error} ({} bytes in all)", bytes.len());
-        CheckpointError::malformed(file.path(), detail)
-    };
-    let parsed = SafeTensors::deserialize(bytes).map_err(|error| malformed(error.to_string()))?;
+    let malformed = |detail: String| CheckpointError::malformed(file.path(), detail);
+    let parsed = SafeTensors::deserialize(bytes)
+        .map_err(|error| malformed(diagnosis(bytes).unwrap_or_else(|| error.to_string())))?;
     refuse_double_names(bytes).map_err(malformed)?;
     let base = bytes.as_ptr() as usize;
     let mut tensors = HashMap::with_capacity(parsed.len());
@@ -100,6 +99,42 @@ fn read_header(file: &MappedFile) -> Result<HashMap<String, StoredTensor>, Check
         tensors.insert(name.to_owned(), tensor);
     }
     Ok(tensors)
+}
+
+/// What is wrong with a file that the crate refused, with the tensor and the numbers, if its header can be read at all.
+fn diagnosis(bytes: &[u8]) -> Option<String> {
+    let (len, rest) = bytes.split_first_chunk::<8>()?;
+    let header_len = usize::try_from(u64::from_le_bytes(*len)).ok()?;
+    let Some(header) = rest.get(..header_len) else {
+        let found = rest.len();
+        return Some(format!(
+            "its header has {header_len} bytes by its own account, the file has {found} for it"
+        ));
+    };
+    let mut entries: Map<String, Value> = serde_json::from_slice(header).ok()?;
+    entries.remove("__metadata__");
+    let mut end = 0;
+    for (name, entry) in entries {
+        let info: TensorInfo = match serde_json::from_value(entry) {
+            Ok(info) => info,
+            Err(error) => return Some(format!("tensor {name}: {error}")),
+        };
+        let (from, to) = info.data_offsets;
+        let elements = info
+            .shape
+            .iter()
+            .try_fold(1usize, |product, &size| product.checked_mul(size));
+        let needed = elements.and_then(|elements| elements.checked_mul(info.dtype.bitsize()));
+        if needed.map(|bits| bits / 8) != to.checked_sub(from) {
+            let (dtype, shape) = (info.dtype, info.shape);
+            return Some(format!(
+                "tensor {name} of {dtype} {shape:?} cannot lie in bytes {from}..{to}"
+            ));
+        }
+        end = end.max(to);
+    }
+    let found = rest.len() - header_len;
+    (end != found).then(|| format!("its tensors take {end} bytes, the file has {found} for them"))
 }
 
 /// The crate lets the last of two equal names win.
