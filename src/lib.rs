@@ -3,6 +3,12 @@
 
 pub mod cli;
 pub mod config;
+pub mod devices;
+pub mod http;
 pub mod listen;
 pub mod logging;
+pub mod recorder;
+pub mod serve;
+pub mod signals;
 pub mod start_error;
+pub mod wiring;

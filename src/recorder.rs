@@ -20,7 +20,7 @@ const COUNTS: &[f64] = &[
     16384.0, 32768.0, 65536.0, 131072.0,
 ];
 
-/// Installs the recorder for this process and names every metric.
+/// Installs the recorder for this process.
 ///
 /// # Errors
 /// When another recorder is installed already.
@@ -32,9 +32,7 @@ pub fn install() -> Result<PrometheusHandle, StartError> {
             .set_buckets_for_metric(Matcher::Full(metric.name.to_owned()), buckets(metric))
             .map_err(|error| failed(&error))?;
     }
-    let handle = builder.install_recorder().map_err(|error| failed(&error))?;
-    ALL.iter().for_each(describe);
-    Ok(handle)
+    builder.install_recorder().map_err(|error| failed(&error))
 }
 
 fn buckets(metric: &Metric) -> &'static [f64] {
@@ -42,13 +40,5 @@ fn buckets(metric: &Metric) -> &'static [f64] {
         _ if metric.name == STEP_ENGINE_DURATION.name => SHORT_SECONDS,
         Unit::Seconds | Unit::Ratio => SECONDS,
         Unit::Count => COUNTS,
-    }
-}
-
-fn describe(metric: &Metric) {
-    match metric.kind {
-        Kind::Counter => metrics::describe_counter!(metric.name, metric.help),
-        Kind::Gauge => metrics::describe_gauge!(metric.name, metric.help),
-        Kind::Histogram => metrics::describe_histogram!(metric.name, metric.help),
     }
 }

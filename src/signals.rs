@@ -1,5 +1,7 @@
 //! The signals that ask the process to end.
 
+use crate::start_error::StartError;
+
 /// Waits for SIGTERM or SIGINT (Ctrl-C), one after the other.
 pub struct Signals {
     #[cfg(unix)]
@@ -13,14 +15,17 @@ impl Signals {
     ///
     /// # Errors
     /// When the operating system refuses it.
-    pub fn new() -> std::io::Result<Self> {
+    pub fn new() -> Result<Self, StartError> {
         #[cfg(unix)]
         use tokio::signal::unix::{SignalKind, signal};
+        #[cfg(unix)]
+        let listen =
+            |kind| signal(kind).map_err(|error| StartError::Other(format!("signals: {error}")));
         Ok(Signals {
             #[cfg(unix)]
-            terminate: signal(SignalKind::terminate())?,
+            terminate: listen(SignalKind::terminate())?,
             #[cfg(unix)]
-            interrupt: signal(SignalKind::interrupt())?,
+            interrupt: listen(SignalKind::interrupt())?,
         })
     }
 

@@ -1,13 +1,17 @@
-//! Why the server, or a generation on the command line, could not start. Each is one line; the exit code follows from it.
+//! Why the server, or a generation on the command line, could not start or go on. Each is one line; the exit code follows from it.
 
 use crate::config::ConfigError;
+use ropeteam_models::LoadError;
 
-/// Why it could not start.
+/// Why it could not start or go on.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The configuration is wrong.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// Something is missing on the command line.
+    #[error("{0}")]
+    Usage(String),
     /// The model is missing, unreadable, broken or of an unknown kind.
     #[error("model: {0}")]
     Model(String),
@@ -25,4 +29,14 @@ pub enum StartError {
     /// The operating system refused something else.
     #[error("{0}")]
     Other(String),
+}
+
+impl From<LoadError> for StartError {
+    fn from(error: LoadError) -> Self {
+        match error {
+            LoadError::Checkpoint(error) => StartError::Model(error.to_string()),
+            LoadError::Device(error) => StartError::Device(error.to_string()),
+            LoadError::Option { .. } => StartError::Usage(error.to_string()),
+        }
+    }
 }

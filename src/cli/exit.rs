@@ -45,7 +45,7 @@ impl From<&ConfigError> for Exit {
 impl From<&StartError> for Exit {
     fn from(error: &StartError) -> Self {
         match error {
-            StartError::Config(_) => Exit::Config,
+            StartError::Config(_) | StartError::Usage(_) => Exit::Config,
             StartError::Model(_) => Exit::Model,
             StartError::Address { .. } => Exit::Address,
             StartError::Device(_) => Exit::Device,

@@ -1,8 +1,14 @@
 //! The command line: which commands there are. What each does stands in the file of its name.
 
+mod answer;
+mod chat;
 mod config;
 mod exit;
 mod flags;
+mod generate;
+mod local;
+mod sampling;
+mod serve;
 
 use crate::start_error::StartError;
 use clap::{Parser, Subcommand};
@@ -12,9 +18,33 @@ use std::process::ExitCode;
 /// Version, in a release with the commit it was built from if that is known.
 pub const VERSION: &str = env!("SERVER_VERSION");
 
+const EXAMPLES: &str = "\
+Examples:
+  ropeteam serve                                 the default model, SmolLM2-135M-Instruct, on port 1025
+  ropeteam serve --model ./Qwen3-0.6B            a folder in Hugging Face format, or a GGUF file
+  ropeteam generate \"Once upon a time\"          one prompt, in the terminal
+  ropeteam chat                                  a conversation, in the terminal
+  ropeteam config show                           what is in effect and where it came from
+";
+
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  ropeteam serve
+  ropeteam serve --model ./Qwen3-0.6B --host 0.0.0.0 --port 8000 --management-port 8001
+  ropeteam serve --config config/config.json --max-queue 64
+  ROPETEAM_LOG_FORMAT=json ropeteam serve --kv-memory 4GiB
+";
+
+const GENERATE_EXAMPLES: &str = "\
+Examples:
+  ropeteam generate \"Once upon a time\" --max-tokens 50 --seed 7
+  ropeteam generate --chat \"What is the capital of France?\" --temperature 0
+  cat essay.txt | ropeteam generate --model ./Qwen3-0.6B -
+";
+
 /// An LLM inference server that goes on when a device fails.
 #[derive(Debug, Parser)]
-#[command(name = "ropeteam", version = VERSION, max_term_width = 110, after_help = exit::HELP)]
+#[command(name = "ropeteam", version = VERSION, max_term_width = 110, after_help = format!("{EXAMPLES}\n{}", exit::HELP))]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -22,6 +52,14 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Serve a model over HTTP
+    #[command(after_help = SERVE_EXAMPLES)]
+    Serve(Box<serve::ServeArgs>),
+    /// Generate text from one prompt, in the terminal
+    #[command(after_help = GENERATE_EXAMPLES)]
+    Generate(Box<generate::GenerateArgs>),
+    /// Talk with a model in the terminal
+    Chat(Box<chat::ChatArgs>),
     /// Check, show or list the configuration
     #[command(subcommand)]
     Config(config::ConfigCommand),
@@ -30,6 +68,9 @@ enum Command {
 /// Runs the command that the arguments name.
 pub fn main() -> ExitCode {
     let result = match Cli::parse().command {
+        Command::Serve(args) => serve::run(*args),
+        Command::Generate(args) => generate::run(*args),
+        Command::Chat(args) => chat::run(*args),
         Command::Config(command) => config::run(command),
     };
     finish(result).into()

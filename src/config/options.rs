@@ -115,7 +115,7 @@ options! {
         served_name: Option<String> = Or("auto", &Text) => Null;
         /// Device to compute on: cpu, or simulated (no weights, for demos and load tests).
         device: String = Text => Word("cpu");
-        /// Threads that compute; auto: one per physical core.
+        /// Threads that compute; auto: one per core that the process may use.
         threads: Option<usize> = Or("auto", &Int(1, 1024)) => Null;
         /// Arithmetic of weights and KV cache; auto: bf16 for bf16, f16 and quantised checkpoints, f32 for f32 ones.
         dtype: Dtype = Choice(&["auto", "f32", "bf16"]) => Word("auto");

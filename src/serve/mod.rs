@@ -1,0 +1,73 @@
+//! The life of the server process: bind, load, serve, drain. A signal ends each stage.
+//!
+//! ```text
+//! bind ports ─▶ answer 503 ─▶ load the model ─▶ serve ─▶ SIGTERM: refuse new requests, finish running ones ─▶ stop
+//! ```
+
+mod offer;
+mod ports;
+
+use crate::cli::Exit;
+use crate::config::{Config, Resolved};
+use crate::logging;
+use crate::signals::Signals;
+use crate::start_error::StartError;
+use crate::wiring;
+use actix_web::web::Data;
+use ports::{Ports, Running};
+use ropeteam_actors::{DrainOutcome, Engine};
+use std::time::Duration;
+
+/// How long answers that have ended may take to reach their clients.
+const FLUSH: Duration = Duration::from_secs(1);
+
+/// Serves until a signal ends it.
+///
+/// # Errors
+/// Why it could not start.
+pub fn run(resolved: Resolved) -> Result<Exit, StartError> {
+    logging::start(&resolved.config.server_config);
+    for warning in &resolved.warnings {
+        tracing::warn!("{warning}");
+    }
+    let ports = Ports::bind(&resolved.config.server_config)?;
+    actix::System::new().block_on(live(resolved.config, ports))
+}
+
+async fn live(config: Config, ports: Ports) -> Result<Exit, StartError> {
+    let mut signals = Signals::new()?;
+    let state = Data::new(offer::state(&config)?);
+    let running = ports.serve(&state, &config.server_config)?;
+    let started = tokio::select! {
+        started = wiring::start(&config) => started?,
+        signal = signals.next() => {
+            tracing::info!(signal, "stopped while loading");
+            return Ok(Exit::Done);
+        }
+    };
+    let engine = started.engine.clone();
+    offer::announce(&state, started);
+    let signal = signals.next().await;
+    let patience = Duration::from_millis(config.server_config.drain_timeout_ms);
+    tracing::info!(signal, ?patience, "draining");
+    state.start_draining();
+    tokio::select! {
+        exit = drain(&engine, running, patience) => Ok(exit),
+        signal = signals.next() => {
+            tracing::warn!(signal, "second signal, ended at once");
+            Ok(Exit::Forced)
+        }
+    }
+}
+
+/// Lets what was admitted finish, waiting requests included, then ends what is left.
+async fn drain(engine: &Engine, running: Running, patience: Duration) -> Exit {
+    let DrainOutcome { cut_off } = engine.drain(patience).await;
+    running.stop(FLUSH).await;
+    if cut_off > 0 {
+        tracing::warn!(cut_off, "drain deadline passed, what was left was ended");
+        return Exit::Cut;
+    }
+    tracing::info!("drained");
+    Exit::Done
+}

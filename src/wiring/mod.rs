@@ -1,0 +1,159 @@
+//! From a configuration to a running engine: finds the model, reads its texts, works out the sizes, builds the device and starts
+//! the actors. Used by the server, the command line, examples and tests. Not here: HTTP.
+
+mod build;
+mod defaults;
+mod model;
+mod simulated;
+mod sizing;
+mod texts;
+
+use crate::config::Config;
+use crate::http::state::ModelCard;
+use crate::start_error::StartError;
+use ropeteam_actors::{Engine, EngineConfig, EngineParts};
+use ropeteam_engine::batching::{BatchLimits, SelectBatch};
+use ropeteam_engine::sampling::SamplingParams;
+use ropeteam_engine::supervision::RestartPolicy;
+use ropeteam_engine::text::TextCodec;
+use ropeteam_models::text::ChatTemplate;
+use sizing::Sizes;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Requests that may be tokenised beside those that wait and run.
+const TOKENISING: usize = 64;
+
+/// A model that was found and looked at; its weights come when its device starts.
+pub struct Loaded {
+    /// What the engine is started with.
+    pub parts: EngineParts,
+    /// Its chat template, or why there is none that can be used.
+    pub chat: Result<Arc<ChatTemplate>, String>,
+    /// What it is called and what it is.
+    pub model: ModelCard,
+    /// Sampling values where a request names none.
+    pub defaults: SamplingParams,
+    /// What it takes.
+    pub footprint: Footprint,
+    /// How the first start of its device goes.
+    first_life: Option<build::FirstLife>,
+}
+
+/// What a model takes and what fits beside it, for the log.
+#[derive(Clone, Debug)]
+pub struct Footprint {
+    /// The device's name.
+    pub device: String,
+    /// Type of the weights in use.
+    pub dtype: &'static str,
+    /// Memory of the weights.
+    pub weights: String,
+    /// Memory of the KV pool.
+    pub kv_memory: String,
+    /// Sizes of the pool and of a step.
+    pub sizes: Sizes,
+}
+
+/// A running engine with what belongs to its model.
+pub struct Started {
+    /// Runs requests.
+    pub engine: Engine,
+    /// The model's tokenizer.
+    pub text: Arc<dyn TextCodec>,
+    /// Its chat template, or why there is none that can be used.
+    pub chat: Result<Arc<ChatTemplate>, String>,
+    /// What it is called and what it is.
+    pub model: ModelCard,
+    /// Sampling values where a request names none.
+    pub defaults: SamplingParams,
+    /// What it takes.
+    pub footprint: Footprint,
+}
+
+/// Finds the configured model and prepares its device. Blocks while files are read or downloaded.
+///
+/// # Errors
+/// What is wrong with the model, the device or the memory.
+pub fn load(config: &Config) -> Result<Loaded, StartError> {
+    match config.model_config.device.as_str() {
+        simulated::NAME => Ok(simulated::load(config)),
+        _ => model::load(config),
+    }
+}
+
+/// Loads on a thread of its own and starts the engine; ready to serve when it returns.
+///
+/// # Errors
+/// What is wrong with the model, the device or the memory.
+pub async fn start(config: &Config) -> Result<Started, StartError> {
+    let (sender, loading) = tokio::sync::oneshot::channel();
+    let owned = config.clone();
+    let spawned = std::thread::Builder::new()
+        .name("load".to_owned())
+        .spawn(move || {
+            // Nobody waits any more when a signal came first.
+            let _ = sender.send(load(&owned));
+        });
+    spawned.map_err(|error| StartError::Other(format!("thread: {error}")))?;
+    let loaded = loading
+        .await
+        .unwrap_or_else(|_| Err(StartError::Other("loading panicked".to_owned())))?;
+    start_engine(config, loaded).await
+}
+
+async fn start_engine(config: &Config, loaded: Loaded) -> Result<Started, StartError> {
+    let text = loaded.parts.codec.clone();
+    let engine = Engine::start(engine_config(config), loaded.parts);
+    let engine = engine.map_err(|error| StartError::Other(error.to_string()))?;
+    if let Some(first_life) = loaded.first_life {
+        first_life.outcome().await?;
+    }
+    if !engine.ready().await {
+        return Err(StartError::Device("it did not come up".to_owned()));
+    }
+    let Loaded {
+        chat,
+        model,
+        defaults,
+        footprint,
+        ..
+    } = loaded;
+    Ok(Started {
+        engine,
+        text,
+        chat,
+        model,
+        defaults,
+        footprint,
+    })
+}
+
+/// How the engine behaves.
+pub fn engine_config(config: &Config) -> EngineConfig {
+    let (model, server) = (&config.model_config, &config.server_config);
+    let running = sizing::max_running(model);
+    EngineConfig {
+        batching: BatchLimits {
+            max_prefill_batch_size: model.max_prefill_batch_size,
+            max_prefill_tokens: model.max_prefill_tokens,
+            max_decode_batch_size: running,
+            select: match model.support_select_batch {
+                0 => SelectBatch::PrefillFirst,
+                _ => SelectBatch::DecodeFirst,
+            },
+            continuous_batching: model.continuous_batching,
+            chunk_tokens: model.prefill_chunk_tokens.min(model.max_prefill_tokens),
+        },
+        prefix_cache: model.prefix_cache,
+        max_queue: server.max_queue,
+        max_requests: server.max_queue + running as usize + TOKENISING,
+        queue_timeout: server.queue_timeout_ms.map(Duration::from_millis),
+        request_timeout: Duration::from_millis(server.timeout_ms),
+        restart: RestartPolicy {
+            stuck_after: Duration::from_millis(server.step_timeout_ms),
+            ..RestartPolicy::default()
+        },
+        ..EngineConfig::default()
+    }
+}

@@ -1,0 +1,87 @@
+//! The simulated device: no weights, a tokenizer of single characters, the time of a small model. For demos and load tests.
+
+use super::build::{Build, with_hooks};
+use super::sizing::{Sizes, bytes, max_running};
+use super::{Footprint, Loaded};
+use crate::config::{Config, ModelConfig};
+use crate::http::state::ModelCard;
+use ropeteam_actors::{DeviceSpec, EngineParts};
+use ropeteam_engine::executor::Capacity;
+use ropeteam_engine::ids::DeviceId;
+use ropeteam_engine::sampling::SamplingParams;
+use ropeteam_engine::text::TextCodec;
+use ropeteam_sim::codec::{END_OF_TEXT, SimCodec};
+use ropeteam_sim::cost::CostModel;
+use ropeteam_sim::executor::SimExecutor;
+use ropeteam_sim::faults::DelayedExecutor;
+use std::sync::Arc;
+
+/// What `--device` calls it.
+pub const NAME: &str = "simulated";
+/// Every server simulates the same model.
+const SEED: u64 = 1;
+/// Longest sequence and blocks where the configuration leaves them open.
+const MODEL_LEN: u32 = 8192;
+const BLOCKS: u32 = 8192;
+
+/// The parts of a server without a model.
+pub fn load(config: &Config) -> Loaded {
+    let codec = SimCodec::default();
+    let sizes = sizes(&config.model_config);
+    let capacity = Capacity {
+        blocks: sizes.kv_blocks,
+        block_size: sizes.block_size,
+        max_model_len: sizes.max_model_len,
+        max_step_tokens: sizes.max_step_tokens,
+        max_logits_rows: sizes.max_logits_rows,
+        vocab: codec.vocab_size(),
+    };
+    let build: Build = Arc::new(move || {
+        let device = Box::new(SimExecutor::new(capacity.clone(), SEED));
+        Ok(Box::new(DelayedExecutor::new(
+            device,
+            CostModel::default().step_time(),
+        )))
+    });
+    let codec: Arc<dyn TextCodec> = Arc::new(codec);
+    let device = DeviceSpec {
+        id: DeviceId(0),
+        build: with_hooks(build, &config.debug_config),
+    };
+    let model = &config.model_config;
+    Loaded {
+        parts: EngineParts {
+            codec,
+            eos_ids: vec![END_OF_TEXT],
+            devices: vec![device],
+        },
+        chat: Err("the simulated model has no chat template".to_owned()),
+        model: ModelCard {
+            names: vec![model.served_name.clone().unwrap_or_else(|| NAME.to_owned())],
+            root: NAME.to_owned(),
+            revision: None,
+            dtype: NAME.to_owned(),
+            device_type: NAME.to_owned(),
+            max_model_len: sizes.max_model_len,
+        },
+        defaults: SamplingParams::default(),
+        footprint: Footprint {
+            device: NAME.to_owned(),
+            dtype: NAME,
+            weights: bytes(0),
+            kv_memory: bytes(0),
+            sizes,
+        },
+        first_life: None,
+    }
+}
+
+fn sizes(config: &ModelConfig) -> Sizes {
+    Sizes {
+        kv_blocks: config.kv_blocks.unwrap_or(BLOCKS),
+        block_size: config.kv_block_size,
+        max_model_len: config.max_model_len.unwrap_or(MODEL_LEN),
+        max_step_tokens: config.max_prefill_tokens + max_running(config),
+        max_logits_rows: max_running(config) + config.max_prefill_batch_size,
+    }
+}

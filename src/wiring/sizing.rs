@@ -1,0 +1,142 @@
+//! How large the KV pool and a step may be: from the configuration, the model's shape and the memory that is free.
+
+use crate::config::ModelConfig;
+use crate::start_error::StartError;
+use ropeteam_device::Precision;
+use ropeteam_models::DecoderSpec;
+
+/// Sizes that the runner is built with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// Blocks in the KV pool.
+    pub kv_blocks: u32,
+    /// Tokens per block.
+    pub block_size: u32,
+    /// Longest sequence.
+    pub max_model_len: u32,
+    /// Most tokens in one step.
+    pub max_step_tokens: u32,
+    /// Most logits rows in one step.
+    pub max_logits_rows: u32,
+}
+
+impl Sizes {
+    /// Bytes of the pool.
+    pub fn kv_bytes(&self, spec: &DecoderSpec, precision: Precision) -> u64 {
+        u64::from(self.kv_blocks) * spec.kv_block_bytes(precision, self.block_size as usize)
+    }
+
+    /// Tokens that the pool holds.
+    pub fn kv_tokens(&self) -> u64 {
+        u64::from(self.kv_blocks) * u64::from(self.block_size)
+    }
+}
+
+/// Most sequences that run at once.
+pub fn max_running(config: &ModelConfig) -> u32 {
+    let limit = config.max_decode_batch_size;
+    config
+        .max_running
+        .map_or(limit, |running| running.min(limit))
+}
+
+/// Works the sizes out, where `free` bytes are free before anything is loaded.
+///
+/// # Errors
+/// A length beyond the model's, or memory that is too small, with the numbers.
+pub fn sizes(
+    config: &ModelConfig,
+    spec: &DecoderSpec,
+    precision: Precision,
+    free: u64,
+) -> Result<Sizes, StartError> {
+    let mut sizes = Sizes {
+        kv_blocks: 0,
+        block_size: config.kv_block_size,
+        max_model_len: max_model_len(config, spec)?,
+        max_step_tokens: config
+            .max_prefill_tokens
+            .saturating_add(max_running(config)),
+        max_logits_rows: max_running(config) + config.max_prefill_batch_size,
+    };
+    let steps = (
+        sizes.max_step_tokens as usize,
+        sizes.max_logits_rows as usize,
+    );
+    let loaded = spec.weight_bytes(precision) + spec.activation_bytes(steps.0, steps.1);
+    if loaded >= free {
+        let what = format!(
+            "weights and activations need {}, {} are free",
+            bytes(loaded),
+            bytes(free)
+        );
+        return Err(StartError::Device(what));
+    }
+    let block_bytes = spec
+        .kv_block_bytes(precision, sizes.block_size as usize)
+        .max(1);
+    sizes.kv_blocks = match config.kv_blocks {
+        Some(blocks) if u64::from(blocks) * block_bytes > free - loaded => {
+            let needed = bytes(u64::from(blocks) * block_bytes);
+            let what = format!(
+                "kv_blocks {blocks} need {needed}, {} are free after loading",
+                bytes(free - loaded)
+            );
+            return Err(StartError::Device(what));
+        }
+        Some(blocks) => blocks,
+        None => blocks_in(
+            config.kv_memory.of(free - loaded),
+            block_bytes,
+            &sizes,
+            config,
+        )?,
+    };
+    Ok(sizes)
+}
+
+fn max_model_len(config: &ModelConfig, spec: &DecoderSpec) -> Result<u32, StartError> {
+    let made_for = u32::try_from(spec.max_positions).unwrap_or(u32::MAX);
+    match config.max_model_len {
+        Some(wanted) if wanted > made_for => Err(StartError::Usage(format!(
+            "max_model_len: {wanted} is over the {made_for} tokens that the model was made for"
+        ))),
+        Some(wanted) => Ok(wanted),
+        None => Ok(made_for),
+    }
+}
+
+/// Blocks that a budget buys. Not more than all running sequences at full length can use, and as much again for the prefix
+/// cache: small models would otherwise get pools larger than anybody needs.
+fn blocks_in(
+    budget: u64,
+    block_bytes: u64,
+    sizes: &Sizes,
+    config: &ModelConfig,
+) -> Result<u32, StartError> {
+    let per_sequence = u64::from(sizes.max_model_len.div_ceil(sizes.block_size));
+    let useful = 2 * per_sequence * u64::from(max_running(config));
+    let blocks = (budget / block_bytes).min(useful);
+    match u32::try_from(blocks) {
+        Ok(0) => Err(StartError::Device(format!(
+            "kv_memory of {} holds no block of {} tokens, which needs {}",
+            bytes(budget),
+            sizes.block_size,
+            bytes(block_bytes)
+        ))),
+        Ok(blocks) => Ok(blocks),
+        Err(_) => Ok(u32::MAX),
+    }
+}
+
+/// "1.5 GiB", as people read it.
+pub fn bytes(count: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    let mut number = count as f64 / 1024.0;
+    let mut unit = 0;
+    while number >= 1024.0 && unit + 1 < UNITS.len() {
+        number /= 1024.0;
+        unit += 1;
+    }
+    format!("{number:.1} {}", UNITS[unit])
+}
