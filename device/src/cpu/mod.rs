@@ -1,7 +1,8 @@
 //! The CPU device: buffers, weights and cache in main memory, operators from `ropeteam_kernels`.
-//! This file checks what the caller passed and picks the kernel; arithmetic is not here.
+//! Each method checks what the caller passed and picks the kernel; arithmetic is not here.
 
 mod buffers;
+mod heads;
 mod memory;
 mod rotation;
 mod rows;
@@ -12,13 +13,10 @@ use crate::{
     Rows, TensorView, Weight,
 };
 use buffers::Buffers;
-use memory::{ensure_free, out_of_memory};
+use heads::kv_shape;
 pub use ropeteam_kernels::Isa;
-use ropeteam_kernels::{
-    self as kernels, Format, KvCache, Machine, PreparedRows, attention, kv, rope,
-};
+use ropeteam_kernels::{self as kernels, Format, KvCache, Machine, PreparedRows, attention};
 use rotation::Rotations;
-use rows::{check_heads, check_rows};
 use weights::Weights;
 
 /// How a CPU device works.
@@ -84,16 +82,6 @@ fn ensure(
     }
 }
 
-fn kv_shape(shape: &KvShape) -> kv::Shape {
-    kv::Shape {
-        layers: shape.layers,
-        blocks: shape.blocks,
-        block_size: shape.block_size,
-        kv_heads: shape.kv_heads,
-        head_dim: shape.head_dim,
-    }
-}
-
 impl Device for CpuDevice {
     fn info(&self) -> DeviceInfo {
         let threads = self.machine.threads();
@@ -139,42 +127,7 @@ impl Device for CpuDevice {
     }
 
     fn alloc_kv(&mut self, shape: KvShape) -> Result<(), DeviceError> {
-        let sizes = [
-            shape.layers,
-            shape.blocks,
-            shape.block_size,
-            shape.kv_heads,
-            shape.head_dim,
-        ];
-        ensure(!sizes.contains(&0), "alloc_kv", || {
-            format!("a size of {shape:?} is zero")
-        })?;
-        ensure(
-            shape.head_dim <= attention::MAX_HEAD_DIM,
-            "alloc_kv",
-            || {
-                format!(
-                    "heads of {}, at most {}",
-                    shape.head_dim,
-                    attention::MAX_HEAD_DIM
-                )
-            },
-        )?;
-        let slots = shape
-            .blocks
-            .checked_mul(shape.block_size)
-            .and_then(|n| u32::try_from(n).ok());
-        ensure(slots.is_some(), "alloc_kv", || {
-            format!("slots of {shape:?} exceed 32 bits")
-        })?;
-        self.kv = None;
-        let bytes = self
-            .kv_block_bytes(&shape)
-            .saturating_mul(shape.blocks as u64);
-        ensure_free("the KV cache", bytes)?;
-        let kv = KvCache::new(kv_shape(&shape), self.format);
-        self.kv = Some(kv.map_err(|_| out_of_memory("the KV cache", bytes))?);
-        Ok(())
+        self.replace_cache(shape)
     }
 
     fn embed(&mut self, table: Weight, ids: &[u32], out: Act) -> Result<(), DeviceError> {
@@ -277,37 +230,7 @@ impl Device for CpuDevice {
         rope: &Rope,
         rows: &Rows,
     ) -> Result<(), DeviceError> {
-        let op = "rope_and_cache";
-        let kv = self
-            .kv
-            .as_mut()
-            .ok_or_else(|| shape_error(op, "no KV cache yet".to_owned()))?;
-        check_heads(op, kv.shape(), shape, layer)?;
-        check_rows(op, kv.shape(), rows)?;
-        ensure(2 * rope.inv_freq.len() <= shape.head_dim, op, || {
-            format!(
-                "{} pairs to rotate in heads of {}",
-                rope.inv_freq.len(),
-                shape.head_dim
-            )
-        })?;
-        let cols = (shape.heads + 2 * shape.kv_heads) * shape.head_dim;
-        let x = self.buffers.rows_mut(op, qkv, rows.positions.len(), cols)?;
-        let at = rope::Rotation {
-            cols,
-            heads: shape.heads + shape.kv_heads,
-            head_dim: shape.head_dim,
-            interleaved: rope.interleaved,
-        };
-        let angles = self.rotations.angles(rope, &rows.positions);
-        rope::rotate(&mut self.machine, x, at, angles);
-        let columns = kv::Columns {
-            x,
-            cols,
-            first_col: shape.heads * shape.head_dim,
-        };
-        kv.store(&mut self.machine, layer, &rows.slots, columns);
-        Ok(())
+        self.rotate_and_store(qkv, layer, shape, rope, rows)
     }
 
     fn attention(
@@ -318,38 +241,7 @@ impl Device for CpuDevice {
         rows: &Rows,
         out: Act,
     ) -> Result<(), DeviceError> {
-        let op = "attention";
-        let kv = self
-            .kv
-            .as_ref()
-            .ok_or_else(|| shape_error(op, "no KV cache yet".to_owned()))?;
-        check_heads(op, kv.shape(), shape, layer)?;
-        check_rows(op, kv.shape(), rows)?;
-        let out_cols = shape.heads * shape.head_dim;
-        let cols = out_cols + 2 * shape.kv_heads * shape.head_dim;
-        let [x, out] = self
-            .buffers
-            .pair(op, [qkv, out], rows.positions.len(), [cols, out_cols])?;
-        let query = attention::Query {
-            x,
-            cols,
-            heads: shape.heads,
-            scale: shape.scale,
-            window: shape.window,
-            layer,
-        };
-        let segment = |index: usize| {
-            let segment = &rows.segments[index];
-            attention::Segment {
-                first_row: segment.first_row,
-                rows: segment.rows,
-                first_position: rows.positions[segment.first_row] as usize,
-                blocks: &segment.blocks,
-            }
-        };
-        let segments: (usize, &(dyn Fn(usize) -> _ + Sync)) = (rows.segments.len(), &segment);
-        kernels::attention(&mut self.machine, &mut self.tasks, kv, query, segments, out);
-        Ok(())
+        self.attend(qkv, layer, shape, rows, out)
     }
 
     fn silu_mul(&mut self, x: Act, rows: usize, out: Act) -> Result<(), DeviceError> {

@@ -1,25 +1,19 @@
 //! One task of attention: some queries that share a KV head, over all positions they see.
 
+use super::softmax::{GROUPS, Scores, State, TILE};
 use super::{MAX_HEAD_DIM, Query, Task};
 use crate::aligned::{LANES, Line};
 use crate::disjoint::Disjoint;
-use crate::exp::exp;
 use crate::isa::Kernel;
 use crate::simd::{Bf16, Simd};
 use crate::tile::{Bf16Element, Element, SingleElement, accumulate, panels_per_tile, with_rows};
 use crate::{Format, KvCache};
 
-/// Groups of sixteen positions per tile of positions.
-const GROUPS: usize = 4;
-/// Positions per tile.
-const TILE: usize = GROUPS * LANES;
-/// Panels of sixteen head elements at most.
-const MAX_PANELS: usize = MAX_HEAD_DIM / LANES;
 const LANE_NUMBERS: [f32; LANES] = [
     0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0,
 ];
 
-/// See the module.
+/// The work, and where its result goes.
 pub(super) struct Attend<'a> {
     pub cache: &'a KvCache,
     pub query: Query<'a>,
@@ -31,19 +25,52 @@ pub(super) struct Attend<'a> {
     pub out: &'a Disjoint<'a, f32>,
 }
 
-/// Running softmax of R queries.
-struct State<V, const R: usize> {
-    highest: [f32; R],
-    /// Sum of the probabilities so far, lane by lane.
-    total: [V; R],
-    /// Weighted sum of the values so far, in panels.
-    values: [[V; MAX_PANELS]; R],
+/// Sixteen neighbouring positions of the sequence, fewer at the end of a block that is no multiple of sixteen.
+#[derive(Clone, Copy, Default)]
+struct Group {
+    first_position: usize,
+    positions: usize,
+    /// Where they lie: block in the cache, group within the block. Of a group that no query sees: where the last seen one lies.
+    block: usize,
+    inner: usize,
+}
+
+impl Group {
+    /// The lanes `start .. end` that a query at `position` sees; none when `start >= end`.
+    #[inline(always)]
+    fn seen_from(&self, position: usize, window: Option<usize>) -> [usize; 2] {
+        let end = (position + 1).saturating_sub(self.first_position);
+        let start = match window {
+            Some(window) => {
+                (position + 1).saturating_sub(window.saturating_add(self.first_position))
+            }
+            None => 0,
+        };
+        [start.min(LANES), end.min(self.positions)]
+    }
+}
+
+/// Minus infinity outside the lanes `start .. end`.
+#[inline(always)]
+fn mask<S: Simd>(simd: S, scores: S::V, [start, end]: [usize; 2]) -> S::V {
+    if start == 0 && end == LANES {
+        return scores;
+    }
+    let lane = simd.load(&LANE_NUMBERS);
+    let nothing = simd.splat(f32::NEG_INFINITY);
+    let scores = simd.if_less(lane, simd.splat(end as f32), scores, nothing);
+    simd.if_less(lane, simd.splat(start as f32), nothing, scores)
+}
+
+/// The groups whose scores are turned into probabilities together.
+struct Tile {
+    groups: [Group; GROUPS],
+    /// How many of them hold a position up to that of the last query.
+    seen: usize,
 }
 
 /// A prepared query: a step takes two words at most, and there are no more steps than elements.
 type QueryWords = [u32; MAX_HEAD_DIM + LANES];
-/// Scores, then probabilities, of one query and tile.
-type Scores = [f32; TILE];
 
 impl Kernel for Attend<'_> {
     type Output = ();
@@ -63,17 +90,14 @@ impl Attend<'_> {
         for (i, words) in queries.iter_mut().enumerate() {
             E::prepare(simd, self.query_head(i), words);
         }
-        let mut state = State {
-            highest: [f32::NEG_INFINITY; R],
-            total: [simd.splat(0.0); R],
-            values: [[simd.splat(0.0); MAX_PANELS]; R],
-        };
+        let mut state = State::new(simd);
         let (first, end) = self.visible_tiles();
         for tile in first..end {
-            let mut scores = [[0.0; TILE]; R];
-            self.scores::<S, E, R>(simd, tile, &queries, &mut scores);
-            self.softmax::<S, R>(simd, tile, &mut scores, &mut state);
-            self.add_values::<S, E, R>(simd, tile, &scores, &mut state);
+            let tile = self.tile(tile);
+            let mut scores: [Scores; R] = [[0.0; TILE]; R];
+            self.scores::<S, E, R>(simd, &tile, &queries, &mut scores);
+            state.update(simd, &mut scores, self.cache.shape().panels());
+            self.add_values::<S, E, R>(simd, &tile, &scores, &mut state);
         }
         self.finish::<S, R>(simd, &state);
     }
@@ -100,18 +124,22 @@ impl Attend<'_> {
         &self.query.x[(self.task.first_row + row) * self.query.cols + head * head_dim..][..head_dim]
     }
 
-    /// Where group `group` of the sequence stands: block, group within the block, first position, positions in it.
     #[inline(always)]
-    fn group_at(&self, group: usize) -> (usize, usize, usize, usize) {
+    fn tile(&self, tile: usize) -> Tile {
         let shape = self.cache.shape();
-        let (block, inner) = (group / shape.groups(), group % shape.groups());
-        let first = block * shape.block_size + inner * LANES;
-        (
-            block,
-            inner,
-            first,
-            LANES.min(shape.block_size - inner * LANES),
-        )
+        let last = self.group_of(self.position(self.task.count - 1));
+        let seen = GROUPS.min(last + 1 - tile * GROUPS);
+        let mut groups = [Group::default(); GROUPS];
+        for (g, at) in groups.iter_mut().enumerate() {
+            let group = tile * GROUPS + g;
+            let (block, inner) = (group / shape.groups(), group % shape.groups());
+            at.first_position = block * shape.block_size + inner * LANES;
+            at.positions = LANES.min(shape.block_size - inner * LANES);
+            let stored = group.min(last);
+            at.block = self.blocks[stored / shape.groups()] as usize;
+            at.inner = stored % shape.groups();
+        }
+        Tile { groups, seen }
     }
 
     /// The group that holds `position`.
@@ -135,19 +163,12 @@ impl Attend<'_> {
         )
     }
 
-    /// Groups of `tile` that hold positions up to that of the last query.
-    #[inline(always)]
-    fn groups_in(&self, tile: usize) -> usize {
-        let last = self.group_of(self.position(self.task.count - 1));
-        GROUPS.min(last + 1 - tile * GROUPS)
-    }
-
-    /// `scores[i] = q_i · kᵀ` for the positions of a tile; lanes of groups that nobody sees hold anything.
+    /// `scores[i] = scale * q_i · kᵀ` for the positions of a tile, minus infinity where query i does not see the position.
     #[inline(always)]
     fn scores<S: Bf16, E: Element<S>, const R: usize>(
         &self,
         simd: S,
-        tile: usize,
+        tile: &Tile,
         queries: &[QueryWords; R],
         scores: &mut [Scores; R],
     ) {
@@ -165,19 +186,18 @@ impl Attend<'_> {
     fn score_groups<S: Bf16, E: Element<S>, const R: usize, const P: usize>(
         &self,
         simd: S,
-        tile: usize,
+        tile: &Tile,
         group: usize,
         queries: &[QueryWords; R],
         scores: &mut [Scores; R],
     ) {
         let steps = self.cache.key_steps();
-        let last = self.groups_in(tile) - 1;
         let mut keys: [&[Line]; P] = [&[]; P];
-        for (p, lines) in keys.iter_mut().enumerate() {
-            let (block, inner, ..) = self.group_at(tile * GROUPS + last.min(group + p));
-            let block = self.blocks[block] as usize;
-            let (keys, _) = self.cache.head(self.query.layer, block, self.task.kv_head);
-            *lines = &keys[inner * steps..][..steps];
+        for (lines, at) in keys.iter_mut().zip(&tile.groups[group..]) {
+            let (keys, _) = self
+                .cache
+                .head(self.query.layer, at.block, self.task.kv_head);
+            *lines = &keys[at.inner * steps..][..steps];
         }
         let mut x: [&[u32]; R] = [&[]; R];
         for (x, words) in x.iter_mut().zip(queries) {
@@ -185,75 +205,15 @@ impl Attend<'_> {
         }
         let mut sums = [[simd.splat(0.0); P]; R];
         accumulate::<S, E, R, P>(simd, &x, &keys, &mut sums);
-        for (sums, scores) in sums.iter().zip(scores) {
-            for (sum, scores) in sums.iter().zip(&mut scores.as_chunks_mut().0[group..]) {
-                simd.store(*sum, scores);
+        for (i, (sums, scores)) in sums.iter().zip(scores).enumerate() {
+            let position = self.position(i);
+            let lanes = &mut scores.as_chunks_mut().0[group..];
+            for ((sum, at), lanes) in sums.iter().zip(&tile.groups[group..]).zip(lanes) {
+                let scaled = simd.mul(*sum, simd.splat(self.query.scale));
+                let seen = at.seen_from(position, self.query.window);
+                simd.store(mask(simd, scaled, seen), lanes);
             }
         }
-    }
-
-    /// Turns scores into probabilities relative to the highest score so far, and rescales what was summed before.
-    #[inline(always)]
-    fn softmax<S: Bf16, const R: usize>(
-        &self,
-        simd: S,
-        tile: usize,
-        scores: &mut [Scores; R],
-        state: &mut State<S::V, R>,
-    ) {
-        for (i, scores) in scores.iter_mut().enumerate() {
-            let lanes: &mut [[f32; LANES]] = scores.as_chunks_mut().0;
-            let mut masked = [simd.splat(0.0); GROUPS];
-            for (g, masked) in masked.iter_mut().enumerate() {
-                let scaled = simd.mul(simd.load(&lanes[g]), simd.splat(self.query.scale));
-                *masked = self.mask(simd, i, tile * GROUPS + g, scaled);
-            }
-            let top = simd.max(
-                simd.max(masked[0], masked[1]),
-                simd.max(masked[2], masked[3]),
-            );
-            let before = state.highest[i];
-            let top = simd.highest(top);
-            let highest = if top > before { top } else { before };
-            // A row that has seen nothing yet keeps zero as its reference: minus infinity has no difference to itself.
-            let reference = if highest == f32::NEG_INFINITY {
-                0.0
-            } else {
-                highest
-            };
-            state.highest[i] = highest;
-            if highest != before {
-                let factor = exp(simd, simd.splat(before - reference));
-                state.total[i] = simd.mul(state.total[i], factor);
-                for values in &mut state.values[i][..self.cache.shape().panels()] {
-                    *values = simd.mul(*values, factor);
-                }
-            }
-            for (lanes, score) in lanes.iter_mut().zip(masked) {
-                let p = exp(simd, simd.sub(score, simd.splat(reference)));
-                state.total[i] = simd.add(state.total[i], p);
-                simd.store(p, lanes);
-            }
-        }
-    }
-
-    /// Minus infinity where query `i` does not see a position of `group`.
-    #[inline(always)]
-    fn mask<S: Simd>(&self, simd: S, i: usize, group: usize, scores: S::V) -> S::V {
-        let (_, _, first, count) = self.group_at(group);
-        let position = self.position(i);
-        let end = (position + 1).saturating_sub(first).min(count);
-        let start = match self.query.window {
-            Some(window) => (position + 1).saturating_sub(window).saturating_sub(first),
-            None => 0,
-        };
-        if start == 0 && end == LANES {
-            return scores;
-        }
-        let lane = simd.load(&LANE_NUMBERS);
-        let nothing = simd.splat(f32::NEG_INFINITY);
-        let scores = simd.if_less(lane, simd.splat(end.min(LANES) as f32), scores, nothing);
-        simd.if_less(lane, simd.splat(start.min(LANES) as f32), nothing, scores)
     }
 
     /// `values += probabilities · v` for the positions of a tile.
@@ -261,7 +221,7 @@ impl Attend<'_> {
     fn add_values<S: Bf16, E: Element<S>, const R: usize>(
         &self,
         simd: S,
-        tile: usize,
+        tile: &Tile,
         scores: &[Scores; R],
         state: &mut State<S::V, R>,
     ) {
@@ -289,7 +249,7 @@ impl Attend<'_> {
     fn add_panels<S: Bf16, E: Element<S>, const R: usize, const P: usize>(
         &self,
         simd: S,
-        tile: usize,
+        tile: &Tile,
         words: &[[u32; 2 * TILE]; R],
         state: &mut State<S::V, R>,
         panel: usize,
@@ -301,15 +261,15 @@ impl Attend<'_> {
         for (sums, values) in sums.iter_mut().zip(&state.values) {
             sums.copy_from_slice(&values[panel..panel + P]);
         }
-        for g in 0..self.groups_in(tile) {
-            let (block, inner, first, count) = self.group_at(tile * GROUPS + g);
+        for (g, at) in tile.groups[..tile.seen].iter().enumerate() {
             // Positions that no query sees may hold what an earlier owner of the block left.
-            let steps_seen = count.min(last + 1 - first).div_ceil(E::INPUTS);
-            let block = self.blocks[block] as usize;
-            let (_, values) = self.cache.head(self.query.layer, block, self.task.kv_head);
+            let steps_seen = at.seen_from(last, None)[1].div_ceil(E::INPUTS);
+            let (_, values) = self
+                .cache
+                .head(self.query.layer, at.block, self.task.kv_head);
             let mut lines: [&[Line]; P] = [&[]; P];
             for (p, lines) in lines.iter_mut().enumerate() {
-                *lines = &values[(panel + p) * panel_lines + inner * steps..][..steps_seen];
+                *lines = &values[(panel + p) * panel_lines + at.inner * steps..][..steps_seen];
             }
             let mut x: [&[u32]; R] = [&[]; R];
             for (x, words) in x.iter_mut().zip(words) {

@@ -5,6 +5,7 @@
 //! prompt have the same bits.
 
 mod attend;
+mod softmax;
 
 use crate::disjoint::Disjoint;
 use crate::tile::TileRows;
