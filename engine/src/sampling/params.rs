@@ -8,7 +8,7 @@ use crate::ids::TokenId;
 pub struct SamplingParams {
     /// Divides the logits; 0 is greedy. Neutral: 1.
     pub temperature: f32,
-    /// Keep the k best (and all tied with the k-th); 0: off.
+    /// Keep the k best (and all tied with the k-th); 0: off, 1: greedy.
     pub top_k: u32,
     /// Keep the smallest best set that reaches this probability. Neutral: 1.
     pub top_p: f32,
@@ -79,9 +79,10 @@ impl SamplingParams {
         }
     }
 
-    /// Whether the best token is taken and nothing is drawn.
+    /// Whether the best token is taken and nothing is drawn: of equals the one with the lowest id. To keep only the best one
+    /// (`top_k` 1) asks for the same, so that it does not break ties at random either.
     pub fn is_greedy(&self) -> bool {
-        self.temperature < GREEDY_BELOW
+        self.temperature < GREEDY_BELOW || self.top_k == 1
     }
 
     /// Whether the best logit of the model itself decides: nothing changes the order and nothing is drawn.
