@@ -5,6 +5,27 @@
 //! A request's way: [`Engine::generate`] starts a session (`session`), which submits its sequences to the scheduler
 //! (`scheduler`), which assigns them to a device (`device`), which sends their tokens straight back to the session. The
 //! supervisor (`supervisor`) starts devices and starts them again. All messages are in [`messages`].
+//!
+//! ```no_run
+//! use ropeteam_actors::generation::GenerateEvent;
+//! use ropeteam_actors::{Engine, EngineConfig, EngineParts, StartError};
+//! use ropeteam_engine::request::GenerateRequest;
+//!
+//! /// To be called inside a running actix `System`.
+//! async fn answer(parts: EngineParts, request: GenerateRequest) -> Result<String, StartError> {
+//!     let engine = Engine::start(EngineConfig::default(), parts)?;
+//!     let mut text = String::new();
+//!     let mut events = engine.generate(request); // dropping it would cancel the request
+//!     while let Some(event) = events.next_event().await {
+//!         match event {
+//!             GenerateEvent::Tokens(tokens) => text.push_str(&tokens.text),
+//!             GenerateEvent::Done(done) => text.push_str(&done.text),
+//!             GenerateEvent::Started(_) | GenerateEvent::Failed(_) => {}
+//!         }
+//!     }
+//!     Ok(text)
+//! }
+//! ```
 
 pub mod bus;
 mod clock;

@@ -17,15 +17,15 @@ pub use view::SessionView;
 
 use crate::generation::{GenerateEvent, PromptLogprob, RequestError, Started};
 use crate::messages::{Cancel, Submit};
-use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, MailboxError, WrapFuture};
+use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, WrapFuture};
 use context::{Place, SessionContext};
 use ending::{End, refusal_error};
 use outlet::Outlet;
 use prompt::{Prepared, prepared};
-use ropeteam_engine::ids::{DeviceId, Epoch};
+use ropeteam_engine::ids::{DeviceId, Epoch, SeqId};
 use ropeteam_engine::observe::Event;
 use ropeteam_engine::request::{FinishReason, GenerateRequest};
-use ropeteam_engine::scheduler::{Refusal, Submission};
+use ropeteam_engine::scheduler::Submission;
 use ropeteam_engine::time::Time;
 use ropeteam_engine::work::{PromptTokenLogprob, Work};
 use sequences::{Sequences, SequencesParts};
@@ -101,33 +101,26 @@ impl Session {
 
     fn submit(&mut self, works: Vec<Work>, how: Submission, ctx: &mut Context<Self>) {
         let session = ctx.address().recipient();
+        let seqs: Vec<SeqId> = works.iter().map(|work| work.seq).collect();
         let reply = self.shared.scheduler.send(Submit {
             works,
             how,
             session,
         });
-        ctx.spawn(
-            reply
-                .into_actor(self)
-                .map(move |reply, act, ctx| act.verdict(reply, how, ctx)),
-        );
-    }
-
-    fn verdict(
-        &mut self,
-        reply: Result<Result<(), Refusal>, MailboxError>,
-        how: Submission,
-        ctx: &mut Context<Self>,
-    ) {
-        match (reply, how) {
-            (Ok(Ok(())), Submission::New) => self.admitted(),
-            (Ok(Ok(())), Submission::Again) => {}
-            (Ok(Err(refusal)), Submission::New) => self.fail(refusal_error(refusal), ctx),
-            (Ok(Err(_)), Submission::Again) => self.end_all(FinishReason::DeviceError, ctx),
-            (Err(_), _) => {
-                self.fail(RequestError::Device("the engine has stopped".into()), ctx);
-            }
-        }
+        let verdict = reply
+            .into_actor(self)
+            .map(move |reply, act, ctx| match (reply, how) {
+                (Ok(Ok(())), Submission::New) => act.admitted(),
+                (Ok(Ok(())), Submission::Again) => {}
+                (Ok(Err(why)), Submission::New) => act.fail(refusal_error(why), ctx),
+                (Ok(Err(why)), Submission::Again) => {
+                    for seq in seqs {
+                        act.refused(seq, why.clone(), ctx);
+                    }
+                }
+                (Err(_), _) => act.fail(RequestError::Device("the engine has stopped".into()), ctx),
+            });
+        ctx.spawn(verdict);
     }
 
     fn admitted(&mut self) {

@@ -168,14 +168,16 @@ impl Session {
         self.leave_if_over(ctx);
     }
 
-    fn refused(&mut self, seq: SeqId, why: Refusal, ctx: &mut Context<Self>) {
+    /// A waiting sequence will not be served. If a device had it before, the loss of that device is the cause.
+    pub(super) fn refused(&mut self, seq: SeqId, why: Refusal, ctx: &mut Context<Self>) {
         let Some(sequences) = &self.sequences else {
             return;
         };
         let Some(i) = sequences.open_choice(seq) else {
             return;
         };
-        if sequences.choices[i].interruptions == 0 {
+        let choice = &sequences.choices[i];
+        if choice.interruptions == 0 && choice.times.started.is_none() {
             return self.fail(refusal_error(why), ctx);
         }
         self.announce(None);
