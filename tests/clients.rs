@@ -14,13 +14,17 @@ fn environment(requirements: &Path) -> PathBuf {
         return python;
     }
     run(Command::new("python3").args(["-m", "venv"]).arg(&folder));
-    run(Command::new(&python).args(["-m", "pip", "install", "--quiet", "-r"]).arg(requirements));
+    run(Command::new(&python)
+        .args(["-m", "pip", "install", "--quiet", "-r"])
+        .arg(requirements));
     std::fs::write(installed, wanted).expect("a writable environment");
     python
 }
 
 fn run(command: &mut Command) {
-    let status = command.status().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    let status = command
+        .status()
+        .unwrap_or_else(|e| panic!("{command:?}: {e}"));
     assert!(status.success(), "{command:?} ended with {status}");
 }
 

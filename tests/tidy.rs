@@ -36,12 +36,18 @@ fn sources() -> Vec<Source> {
     for (name, _) in EDGES {
         collect(&root().join(name), &mut found);
     }
-    assert!(found.len() > 20, "the walk found only {} files", found.len());
+    assert!(
+        found.len() > 20,
+        "the walk found only {} files",
+        found.len()
+    );
     found
 }
 
 fn collect(folder: &Path, found: &mut Vec<Source>) {
-    let Ok(entries) = fs::read_dir(folder) else { return };
+    let Ok(entries) = fs::read_dir(folder) else {
+        return;
+    };
     for entry in entries {
         let path = entry.expect("a readable folder").path();
         if path.is_dir() {
@@ -50,7 +56,11 @@ fn collect(folder: &Path, found: &mut Vec<Source>) {
             }
         } else if path.extension().is_some_and(|e| e == "rs") {
             let text = fs::read_to_string(&path).expect("a readable source file");
-            let path = path.strip_prefix(root()).expect("below the root").display().to_string();
+            let path = path
+                .strip_prefix(root())
+                .expect("below the root")
+                .display()
+                .to_string();
             found.push(Source { path, text });
         }
     }
@@ -78,7 +88,10 @@ fn assert_none(broken: Vec<String>, why: &str) {
 /// Reports each code line below `prefixes` that holds one of `words`.
 fn lines_with(prefixes: &[&str], words: &[&str]) -> Vec<String> {
     let mut broken = Vec::new();
-    for source in sources().iter().filter(|s| starts_with_any(&s.path, prefixes)) {
+    for source in sources()
+        .iter()
+        .filter(|s| starts_with_any(&s.path, prefixes))
+    {
         for (number, line) in code_lines(source) {
             if words.iter().any(|w| line.contains(w)) {
                 broken.push(format!("{}:{number}: {}", source.path, line.trim()));
@@ -91,10 +104,16 @@ fn lines_with(prefixes: &[&str], words: &[&str]) -> Vec<String> {
 #[test]
 fn the_arrows_between_crates_point_one_way() {
     for (name, allowed) in EDGES {
-        let manifest = fs::read_to_string(root().join(name).join("Cargo.toml")).expect("a manifest");
-        let normal = manifest.split("[dev-dependencies]").next().unwrap_or_default();
+        let manifest =
+            fs::read_to_string(root().join(name).join("Cargo.toml")).expect("a manifest");
+        let normal = manifest
+            .split("[dev-dependencies]")
+            .next()
+            .unwrap_or_default();
         for (other, _) in EDGES {
-            let names_it = normal.lines().any(|l| l.starts_with(&format!("ropeteam-{other}")));
+            let names_it = normal
+                .lines()
+                .any(|l| l.starts_with(&format!("ropeteam-{other}")));
             assert!(
                 !names_it || allowed.contains(other),
                 "{name}/Cargo.toml names ropeteam-{other}; allowed: {allowed:?}"
@@ -115,38 +134,75 @@ fn actix_is_known_to_actors_sim_and_the_server_only() {
 #[test]
 fn json_and_http_stay_in_the_server() {
     assert_none(
-        lines_with(&["engine/src", "device/src", "kernels/src", "actors/src"], &["serde_json::", "http::"]),
+        lines_with(
+            &["engine/src", "device/src", "kernels/src", "actors/src"],
+            &["serde_json::", "http::"],
+        ),
         "wire formats belong to src/ (and a checkpoint's own JSON to models/)",
     );
-    assert_none(lines_with(&["models/src"], &["actix_web::", "http::"]), "models know no HTTP");
+    assert_none(
+        lines_with(&["models/src"], &["actix_web::", "http::"]),
+        "models know no HTTP",
+    );
 }
 
 #[test]
 fn unsafe_stands_in_kernels_and_the_one_mmap_line() {
-    let mut broken = lines_with(&["engine/", "actors/", "sim/", "device/", "src/"], &["unsafe "]);
+    let mut broken = lines_with(
+        &["engine/", "actors/", "sim/", "device/", "src/"],
+        &["unsafe "],
+    );
     let in_models = lines_with(&["models/"], &["unsafe "]);
     if in_models.len() > 1 || in_models.iter().any(|l| !l.contains("checkpoint")) {
         broken.extend(in_models);
     }
-    assert_none(broken, "unsafe is allowed in kernels/ and in the one line of models/ that maps a file");
+    assert_none(
+        broken,
+        "unsafe is allowed in kernels/ and in the one line of models/ that maps a file",
+    );
 }
 
 #[test]
 fn the_scheduler_never_sees_a_block_id() {
-    let files = ["actors/src/scheduler", "engine/src/scheduler", "engine/src/queue", "engine/src/placement", "engine/src/credits"];
-    assert_none(lines_with(&files, &["BlockId"]), "the scheduler spends credits; blocks belong to devices");
+    let files = [
+        "actors/src/scheduler",
+        "engine/src/scheduler",
+        "engine/src/queue",
+        "engine/src/placement",
+        "engine/src/credits",
+    ];
+    assert_none(
+        lines_with(&files, &["BlockId"]),
+        "the scheduler spends credits; blocks belong to devices",
+    );
 }
 
 #[test]
 fn the_engine_reads_no_clock() {
-    let words = ["Instant::now", "SystemTime", "thread::", "std::fs", "std::net", "async fn", "tokio"];
-    assert_none(lines_with(&["engine/src"], &words), "time comes in as an argument, and nothing else comes in at all");
+    let words = [
+        "Instant::now",
+        "SystemTime",
+        "thread::",
+        "std::fs",
+        "std::net",
+        "async fn",
+        "tokio",
+    ];
+    assert_none(
+        lines_with(&["engine/src"], &words),
+        "time comes in as an argument, and nothing else comes in at all",
+    );
 }
 
 #[test]
 fn devices_and_kernels_know_no_model() {
-    let names = ["llama", "Llama", "qwen", "Qwen", "mistral", "Mistral", "glm", "Glm", "smollm", "SmolLM"];
-    assert_none(lines_with(&["device/src", "kernels/src"], &names), "families live in models/src/families");
+    let names = [
+        "llama", "Llama", "qwen", "Qwen", "mistral", "Mistral", "glm", "Glm", "smollm", "SmolLM",
+    ];
+    assert_none(
+        lines_with(&["device/src", "kernels/src"], &names),
+        "families live in models/src/families",
+    );
 }
 
 #[test]
@@ -162,14 +218,23 @@ fn features_switch_whole_items_only() {
         })
         .filter(|l| !l.starts_with("tests/tidy.rs"))
         .collect();
-    assert_none(broken, "a feature inside a function body makes two programs of one text");
+    assert_none(
+        broken,
+        "a feature inside a function body makes two programs of one text",
+    );
 }
 
 #[test]
 fn every_file_says_what_it_is() {
-    let broken =
-        sources().iter().filter(|s| !s.text.starts_with("//!")).map(|s| s.path.clone()).collect();
-    assert_none(broken, "each file opens with `//!`: what it is, what it is not, where to go next");
+    let broken = sources()
+        .iter()
+        .filter(|s| !s.text.starts_with("//!"))
+        .map(|s| s.path.clone())
+        .collect();
+    assert_none(
+        broken,
+        "each file opens with `//!`: what it is, what it is not, where to go next",
+    );
 }
 
 #[test]
@@ -184,7 +249,9 @@ fn no_file_is_too_long_to_read() {
 
 #[test]
 fn names_say_what_a_file_holds() {
-    let banned = ["util", "utils", "helper", "helpers", "common", "misc", "manager"];
+    let banned = [
+        "util", "utils", "helper", "helpers", "common", "misc", "manager",
+    ];
     let broken = sources()
         .iter()
         .filter(|s| s.path.split(['/', '.']).any(|part| banned.contains(&part)))
@@ -196,7 +263,12 @@ fn names_say_what_a_file_holds() {
 #[test]
 fn nothing_is_left_for_later() {
     let words = ["todo!(", "unimplemented!(", "dbg!("];
-    let mut broken = lines_with(&["src/", "engine/", "actors/", "models/", "device/", "kernels/", "sim/"], &words);
+    let mut broken = lines_with(
+        &[
+            "src/", "engine/", "actors/", "models/", "device/", "kernels/", "sim/",
+        ],
+        &words,
+    );
     for source in sources().iter().filter(|s| s.path != "tests/tidy.rs") {
         for (i, line) in source.text.lines().enumerate() {
             if line.contains("TODO") || line.contains("FIXME") {
@@ -204,16 +276,27 @@ fn nothing_is_left_for_later() {
             }
         }
     }
-    assert_none(broken, "what is not built is refused with a clear error, not marked for later");
+    assert_none(
+        broken,
+        "what is not built is refused with a clear error, not marked for later",
+    );
 }
 
 /// The files that ARCHITECTURE.md lists as the way of a request, in order.
 fn main_path() -> Vec<String> {
     let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
-    let list = text.split("## From the route to the kernel").nth(1).expect("the section with the list");
+    let list = text
+        .split("## From the route to the kernel")
+        .nth(1)
+        .expect("the section with the list");
     let list = list.split("\n## ").next().unwrap_or_default();
     list.lines()
-        .filter(|l| l.trim_start().chars().next().is_some_and(|c| c.is_ascii_digit()))
+        .filter(|l| {
+            l.trim_start()
+                .chars()
+                .next()
+                .is_some_and(|c| c.is_ascii_digit())
+        })
         .filter_map(|l| l.split('`').nth(1).map(str::to_owned))
         .collect()
 }
@@ -221,11 +304,22 @@ fn main_path() -> Vec<String> {
 #[test]
 fn a_reader_opens_at_most_twelve_files_from_the_route_to_the_kernel() {
     let files = main_path();
-    assert!((8..=12).contains(&files.len()), "the list has {} files: {files:?}", files.len());
-    assert_eq!(files.iter().collect::<BTreeSet<_>>().len(), files.len(), "each file once");
+    assert!(
+        (8..=12).contains(&files.len()),
+        "the list has {} files: {files:?}",
+        files.len()
+    );
+    assert_eq!(
+        files.iter().collect::<BTreeSet<_>>().len(),
+        files.len(),
+        "each file once"
+    );
     for file in &files {
         let text = fs::read_to_string(root().join(file));
-        let lines = text.unwrap_or_else(|e| panic!("{file}: {e}")).lines().count();
+        let lines = text
+            .unwrap_or_else(|e| panic!("{file}: {e}"))
+            .lines()
+            .count();
         assert!(lines <= MAX_LINES, "{file} has {lines} lines");
     }
 }
@@ -233,10 +327,17 @@ fn a_reader_opens_at_most_twelve_files_from_the_route_to_the_kernel() {
 /// Top-level modules of a crate and which of them each names by `crate::`.
 fn module_graph(folder: &str) -> BTreeMap<String, BTreeSet<String>> {
     let sources = sources();
-    let own: Vec<_> = sources.iter().filter(|s| s.path.starts_with(folder)).collect();
+    let own: Vec<_> = sources
+        .iter()
+        .filter(|s| s.path.starts_with(folder))
+        .collect();
     let module_of = |path: &str| {
         let rest = path[folder.len()..].trim_start_matches('/');
-        rest.split('/').next().unwrap_or(rest).trim_end_matches(".rs").to_owned()
+        rest.split('/')
+            .next()
+            .unwrap_or(rest)
+            .trim_end_matches(".rs")
+            .to_owned()
     };
     let modules: BTreeSet<_> = own.iter().map(|s| module_of(&s.path)).collect();
     let mut graph = BTreeMap::new();
@@ -248,7 +349,10 @@ fn module_graph(folder: &str) -> BTreeMap<String, BTreeSet<String>> {
         let named: &mut BTreeSet<String> = graph.entry(module.clone()).or_default();
         for (_, line) in code_lines(source) {
             for part in line.split("crate::").skip(1) {
-                let name: String = part.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+                let name: String = part
+                    .chars()
+                    .take_while(|c| c.is_alphanumeric() || *c == '_')
+                    .collect();
                 if name != module && modules.contains(&name) {
                     named.insert(name);
                 }
@@ -258,7 +362,10 @@ fn module_graph(folder: &str) -> BTreeMap<String, BTreeSet<String>> {
     graph
 }
 
-fn find_circle(graph: &BTreeMap<String, BTreeSet<String>>, path: &mut Vec<String>) -> Option<Vec<String>> {
+fn find_circle(
+    graph: &BTreeMap<String, BTreeSet<String>>,
+    path: &mut Vec<String>,
+) -> Option<Vec<String>> {
     let last = path.last()?.clone();
     for next in graph.get(&last).into_iter().flatten() {
         if let Some(at) = path.iter().position(|m| m == next) {
@@ -276,11 +383,22 @@ fn find_circle(graph: &BTreeMap<String, BTreeSet<String>>, path: &mut Vec<String
 
 #[test]
 fn no_circle_between_modules() {
-    for folder in ["src", "engine/src", "actors/src", "models/src", "device/src", "kernels/src", "sim/src"] {
+    for folder in [
+        "src",
+        "engine/src",
+        "actors/src",
+        "models/src",
+        "device/src",
+        "kernels/src",
+        "sim/src",
+    ] {
         let graph = module_graph(folder);
         for module in graph.keys() {
             let circle = find_circle(&graph, &mut vec![module.clone()]);
-            assert!(circle.is_none(), "modules of {folder} name each other in a circle: {circle:?}");
+            assert!(
+                circle.is_none(),
+                "modules of {folder} name each other in a circle: {circle:?}"
+            );
         }
     }
 }

@@ -1,0 +1,10 @@
+//! Scenarios against the real server process over real sockets, on tiny models.
+
+mod bad_input;
+mod faults;
+mod http;
+mod invariance;
+mod leaving;
+mod load;
+mod operations;
+mod process;

@@ -1,0 +1,89 @@
+//! What an operator does: start it wrong, look at it, stop it.
+
+use crate::http::{completion_stream, get, open, post, read_answer};
+use crate::process::{Server, free_port, ropeteam, tiny};
+use serde_json::json;
+use std::net::TcpListener;
+use std::time::Duration;
+
+#[test]
+fn sigterm_finishes_what_runs_and_exits_with_zero() {
+    let mut server = Server::start("llama", &["--debug-step-delay-ms", "10"]);
+    let body = json!({"model": "m", "prompt": "abcdefghij", "max_tokens": 60, "temperature": 0,
+        "ignore_eos": true, "stream": true});
+    let running = open(server.port, "/v1/completions", &body);
+    server.wait_metric("ropeteam_requests_running", 1.0);
+    server.terminate();
+    std::thread::sleep(Duration::from_millis(100));
+    let (_, finish) = completion_stream(&read_answer(running));
+    assert_eq!(finish, "length");
+    assert!(server.wait(Duration::from_secs(10)).success());
+}
+
+#[test]
+fn a_drain_that_takes_too_long_is_cut_and_still_ends_cleanly() {
+    let flags = ["--debug-step-delay-ms", "50", "--drain-timeout-ms", "300"];
+    let mut server = Server::start("llama", &flags);
+    let body = json!({"model": "m", "prompt": "abcdefghij", "max_tokens": 400, "ignore_eos": true});
+    let _running = open(server.port, "/v1/completions", &body);
+    server.wait_metric("ropeteam_requests_running", 1.0);
+    server.terminate();
+    assert!(server.wait(Duration::from_secs(5)).success());
+}
+
+#[test]
+fn health_metrics_and_devices_are_served_on_the_management_port() {
+    let port = free_port();
+    let server = Server::start("llama", &["--management-port", &port.to_string()]);
+    let body = json!({"model": "m", "prompt": "abc", "max_tokens": 3});
+    assert_eq!(post(server.port, "/v1/completions", &body).status, 200);
+    assert_eq!(get(port, "/health").status, 200);
+    let metrics = get(port, "/metrics").body;
+    for name in [
+        "ropeteam_generated_tokens_total",
+        "vllm:num_requests_running",
+        "batch",
+    ] {
+        assert!(metrics.contains(name), "no {name} in\n{metrics}");
+    }
+    let devices = get(port, "/v1/devices");
+    assert_eq!(devices.status, 200);
+    assert!(devices.body.contains("\"epoch\""), "{}", devices.body);
+}
+
+#[test]
+fn a_port_in_use_is_told_before_anything_is_loaded() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = taken.local_addr().expect("its address").port();
+    let output = ropeteam()
+        .args(["serve", "--port", &port.to_string(), "--model"])
+        .arg(tiny("llama"))
+        .output()
+        .expect("it runs");
+    assert!(!output.status.success());
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        errors.contains(&port.to_string()) && errors.contains("in use"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn a_missing_model_is_told_by_its_path() {
+    let output = ropeteam()
+        .args([
+            "serve",
+            "--port",
+            &free_port().to_string(),
+            "--model",
+            "./no/such/model",
+        ])
+        .output()
+        .expect("it runs");
+    assert!(!output.status.success());
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        errors.contains("no/such/model") && !errors.contains("panicked"),
+        "{errors}"
+    );
+}

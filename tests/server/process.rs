@@ -1,0 +1,149 @@
+//! A real server process on a free port, ended when the test drops it.
+
+use std::io::{BufRead, BufReader};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// A running `ropeteam serve`.
+pub struct Server {
+    child: Child,
+    /// Main port on 127.0.0.1.
+    pub port: u16,
+}
+
+/// The folder of a tiny model in `tests/fixtures/tiny`.
+pub fn tiny(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures/tiny")
+        .join(name)
+}
+
+/// The binary with a clean environment as far as Ropeteam is concerned.
+pub fn ropeteam() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ropeteam"));
+    for (name, _) in std::env::vars().filter(|(n, _)| n.starts_with("ROPETEAM_")) {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// A port that was free a moment ago.
+pub fn free_port() -> u16 {
+    let probe = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    probe.local_addr().expect("its address").port()
+}
+
+impl Server {
+    /// Starts a server for a tiny model and waits until it is ready.
+    pub fn start(model: &str, flags: &[&str]) -> Server {
+        let model = tiny(model);
+        let mut all = vec!["--model", model.to_str().expect("a UTF-8 path")];
+        all.extend(flags);
+        Server::start_with(&all)
+    }
+
+    /// Starts a server with these flags and waits until it is ready.
+    pub fn start_with(flags: &[&str]) -> Server {
+        let port = free_port();
+        let mut child = ropeteam()
+            .args(["serve", "--port", &port.to_string(), "--served-name", "m"])
+            .args(flags)
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the server starts");
+        let errors = child.stderr.take().expect("its stderr");
+        std::thread::spawn(move || {
+            for line in BufReader::new(errors).lines().map_while(Result::ok) {
+                eprintln!("[server {port}] {line}");
+            }
+        });
+        let mut server = Server { child, port };
+        server.wait_ready();
+        server
+    }
+
+    fn wait_ready(&mut self) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while self.get("/health").map(|a| a.status) != Some(200) {
+            if let Some(status) = self.child.try_wait().expect("a child to wait for") {
+                panic!("the server ended with {status} before it was ready");
+            }
+            assert!(Instant::now() < deadline, "the server did not become ready");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn get(&self, path: &str) -> Option<crate::http::Answer> {
+        TcpStream::connect(("127.0.0.1", self.port)).ok()?;
+        Some(crate::http::get(self.port, path))
+    }
+
+    /// Sends SIGTERM.
+    pub fn terminate(&self) {
+        let pid = self.child.id().to_string();
+        let status = Command::new("kill")
+            .args(["-TERM", &pid])
+            .status()
+            .expect("kill runs");
+        assert!(status.success(), "kill -TERM {pid}");
+    }
+
+    /// Waits for the process to end.
+    pub fn wait(&mut self, limit: Duration) -> ExitStatus {
+        let deadline = Instant::now() + limit;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("a child to wait for") {
+                return status;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "the server did not end within {limit:?}"
+            );
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// The value of a gauge or counter, its label sets added up.
+    pub fn metric(&self, name: &str) -> f64 {
+        let page = crate::http::get(self.port, "/metrics");
+        assert_eq!(page.status, 200, "{}", page.body);
+        let values: Vec<f64> = page
+            .body
+            .lines()
+            .filter(|l| {
+                l.strip_prefix(name)
+                    .is_some_and(|rest| rest.starts_with([' ', '{']))
+            })
+            .map(|l| {
+                l.rsplit(' ')
+                    .next()
+                    .and_then(|v| v.parse().ok())
+                    .expect("a number")
+            })
+            .collect();
+        assert!(!values.is_empty(), "no metric {name} in\n{}", page.body);
+        values.iter().sum()
+    }
+
+    /// Waits until the metric has the value; fails after two seconds.
+    pub fn wait_metric(&self, name: &str, wanted: f64) {
+        let deadline = Instant::now() + Duration::from_secs(2);
+        loop {
+            let value = self.metric(name);
+            if value == wanted {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{name} is {value}, not {wanted}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
