@@ -1,0 +1,120 @@
+//! Reads a request's body: unpacked, bounded in bytes and time, of a type that may be JSON. Not here: what is in it (`json.rs`).
+
+use super::refusal::{Kind, Refusal};
+use super::state::AppState;
+use actix_web::HttpRequest;
+use actix_web::dev::Decompress;
+use actix_web::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use actix_web::web::{Bytes, BytesMut, Payload};
+use futures_util::StreamExt;
+
+/// Reads the whole body of a request whose type is, or may be, JSON.
+///
+/// # Errors
+/// A refusal: 413 over the limit (declared or real, packed or unpacked), 408 when it does not arrive in time, 415 for another type
+/// or coding, 400 when it breaks off.
+pub async fn read_json(
+    request: &HttpRequest,
+    payload: Payload,
+    state: &AppState,
+) -> Result<Bytes, Refusal> {
+    check_type(request)?;
+    read(request, payload, state).await
+}
+
+/// Reads the whole body whatever its type says, for routes whose documented calls do not set it.
+///
+/// # Errors
+/// As [`read_json`], without the type.
+pub async fn read(
+    request: &HttpRequest,
+    payload: Payload,
+    state: &AppState,
+) -> Result<Bytes, Refusal> {
+    let limit = state.limits.max_body_bytes;
+    check_coding(request)?;
+    check_length(request, limit)?;
+    let body = collect(request, payload, limit);
+    match tokio::time::timeout(state.timeouts.body, body).await {
+        Ok(read) => read,
+        Err(_) => Err(Refusal::new(
+            Kind::BodyTimeout,
+            format!(
+                "the request body did not arrive within {:?}",
+                state.timeouts.body
+            ),
+        )),
+    }
+}
+
+async fn collect(request: &HttpRequest, payload: Payload, limit: usize) -> Result<Bytes, Refusal> {
+    let mut chunks = Decompress::from_headers(payload, request.headers());
+    let mut body = BytesMut::new();
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk.map_err(|error| {
+            Refusal::new(
+                Kind::Syntax,
+                format!("the request body cannot be read: {error}"),
+            )
+        })?;
+        if body.len() + chunk.len() > limit {
+            return Err(too_large(limit));
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body.freeze())
+}
+
+fn check_length(request: &HttpRequest, limit: usize) -> Result<(), Refusal> {
+    let declared = request
+        .headers()
+        .get(CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok());
+    match declared.map(str::parse::<u64>) {
+        Some(Ok(length)) if length > limit as u64 => Err(too_large(limit)),
+        _ => Ok(()),
+    }
+}
+
+fn too_large(limit: usize) -> Refusal {
+    Refusal::new(
+        Kind::BodyTooLarge,
+        format!("the request body is over the limit of {limit} bytes"),
+    )
+}
+
+fn check_coding(request: &HttpRequest) -> Result<(), Refusal> {
+    let Some(value) = request.headers().get(CONTENT_ENCODING) else {
+        return Ok(());
+    };
+    let coding = value.to_str().unwrap_or("?").trim().to_ascii_lowercase();
+    if matches!(coding.as_str(), "" | "identity" | "gzip" | "deflate") {
+        return Ok(());
+    }
+    Err(Refusal::new(
+        Kind::MediaType,
+        format!("content coding {coding:?} is not understood, expected gzip, deflate or none"),
+    ))
+}
+
+fn check_type(request: &HttpRequest) -> Result<(), Refusal> {
+    let Some(value) = request.headers().get(CONTENT_TYPE) else {
+        return Ok(());
+    };
+    let text = value.to_str().unwrap_or("?");
+    let essence = text
+        .split(';')
+        .next()
+        .unwrap_or("")
+        .trim()
+        .to_ascii_lowercase();
+    if essence.is_empty() || essence.ends_with("/json") || essence.ends_with("+json") {
+        return Ok(());
+    }
+    Err(Refusal::new(
+        Kind::MediaType,
+        format!(
+            "content type {essence:?} is not understood, send `Content-Type: application/json`"
+        ),
+    ))
+}

@@ -1,0 +1,104 @@
+//! Health and the devices: what operators and orchestrators ask. Health is read from the engine's own progress, not from the HTTP side
+//! being alive: 200 only when a request would be served now.
+
+use super::openai::error;
+use super::refusal::{Kind, Refusal};
+use super::state::AppState;
+use actix_web::HttpResponse;
+use actix_web::web::{Data, Path};
+use ropeteam_engine::ids::DeviceId;
+use serde::Serialize;
+
+#[derive(Serialize)]
+struct Healthy {
+    status: &'static str,
+}
+
+/// TGI's words for an unhealthy server, and why.
+#[derive(Serialize)]
+struct Unhealthy {
+    error: &'static str,
+    error_type: &'static str,
+    status: &'static str,
+}
+
+/// Answers `GET /health`, `/ping` and `/` from cached state.
+pub async fn health(state: Data<AppState>) -> HttpResponse {
+    let status = match state.serving.get() {
+        _ if state.is_draining() => "draining",
+        None => "loading",
+        Some(serving) if serving.engine.is_ready() => {
+            return HttpResponse::Ok().json(Healthy { status: "ok" });
+        }
+        Some(serving) if serving.engine.state().is_hopeless() => "no device left",
+        Some(_) => "no device is up",
+    };
+    HttpResponse::ServiceUnavailable().json(Unhealthy {
+        error: "unhealthy",
+        error_type: "healthcheck",
+        status,
+    })
+}
+
+#[derive(Serialize)]
+struct Alive {
+    status: &'static str,
+}
+
+/// Answers `GET /health/live`: 503 only when nothing but a restart of the process can help.
+pub async fn live(state: Data<AppState>) -> HttpResponse {
+    match state.serving.get() {
+        Some(serving) if serving.engine.state().is_hopeless() => HttpResponse::ServiceUnavailable()
+            .json(Alive {
+                status: "no device left",
+            }),
+        _ => HttpResponse::Ok().json(Alive { status: "alive" }),
+    }
+}
+
+#[derive(Serialize)]
+struct Devices<T> {
+    devices: Vec<T>,
+}
+
+/// Answers `GET /v1/devices`.
+pub async fn devices(state: Data<AppState>) -> HttpResponse {
+    let Some(serving) = state.serving.get() else {
+        return error::response(&Refusal::loading());
+    };
+    HttpResponse::Ok().json(Devices {
+        devices: serving.engine.devices().await,
+    })
+}
+
+#[derive(Serialize)]
+struct Restarting {
+    device: u16,
+    status: &'static str,
+}
+
+/// Answers `POST /v1/devices/{id}/restart`. What the device runs goes on by replay.
+pub async fn restart(id: Path<String>, state: Data<AppState>) -> HttpResponse {
+    let Some(serving) = state.serving.get() else {
+        return error::response(&Refusal::loading());
+    };
+    let no_such = || Refusal::new(Kind::NotFound, format!("There is no device `{}`.", *id));
+    let Ok(device) = id.parse::<u16>() else {
+        return error::response(&no_such());
+    };
+    if !serving.engine.restart(DeviceId(device)).await {
+        return error::response(&no_such());
+    }
+    HttpResponse::Accepted().json(Restarting {
+        device,
+        status: "restarting",
+    })
+}
+
+/// Answers `GET /v1/status`: everything the engine shows of itself.
+pub async fn status(state: Data<AppState>) -> HttpResponse {
+    let Some(serving) = state.serving.get() else {
+        return error::response(&Refusal::loading());
+    };
+    HttpResponse::Ok().json(serving.engine.snapshot().await)
+}

@@ -1,0 +1,139 @@
+//! Everything HTTP and JSON: the route tables below, the dialects, the two ports. The only place that knows actix-web's types.
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `server.rs`, `state.rs` | the two ports; what handlers share |
+//! | `body.rs`, `json.rs`, `request_id.rs`, `auth.rs` | the way in, the same for all dialects |
+//! | `submit.rs`, `answer.rs`, `sse.rs` | the way to the engine and back, the same for all dialects |
+//! | `refusal.rs` | every failure, before a dialect gives it its shape |
+//! | `openai/`, `tgi/`, `articles.rs` | the dialects: wire types stay in their own |
+//! | `management.rs`, `metrics_page.rs`, `request_log.rs` | what operators read |
+//!
+//! To add a dialect, add its file and its lines in [`serving_routes`].
+
+pub mod answer;
+pub mod articles;
+pub mod auth;
+pub mod body;
+pub mod json;
+pub mod management;
+pub mod metrics_page;
+pub mod openai;
+pub mod refusal;
+pub mod request_id;
+pub mod request_log;
+#[cfg(test)]
+mod scripted;
+pub mod server;
+pub mod sse;
+pub mod state;
+pub mod submit;
+#[cfg(test)]
+mod tests;
+pub mod tgi;
+
+use actix_web::dev::Handler;
+use actix_web::http::Method;
+use actix_web::http::header::ALLOW;
+use actix_web::web::{self, ServiceConfig};
+use actix_web::{FromRequest, HttpRequest, HttpResponse, Resource, Responder, guard};
+use refusal::{Kind, Refusal};
+
+/// The inference port. Health and metrics are on both ports.
+pub fn serving_routes(routes: &mut ServiceConfig) {
+    routes
+        .service(post("/v1/chat/completions", openai::chat::route))
+        .service(post("/v1/completions", openai::completions::route))
+        .service(get("/v1/models", openai::models::list))
+        .service(get("/v1/models/{id:.+}", openai::models::one))
+        .service(
+            resource("/", "GET, HEAD, POST")
+                .route(read().to(management::health))
+                .route(web::post().to(tgi::generate::compat)),
+        )
+        .service(post("/generate", tgi::generate::generate))
+        .service(post("/generate_stream", tgi::generate::generate_stream))
+        .service(post("/invocations", tgi::generate::compat))
+        .service(post("/tokenize", tgi::tokenize::route))
+        .service(get("/info", tgi::info::route))
+        .service(get("/ping", management::health))
+        .service(post("/v1/generate", articles::generate))
+        .service(get("/v1/stream", articles::stream))
+        .configure(shared_routes);
+}
+
+/// The management port.
+pub fn management_routes(routes: &mut ServiceConfig) {
+    routes
+        .service(get("/v1/devices", management::devices))
+        .service(post("/v1/devices/{id}/restart", management::restart))
+        .service(get("/v1/status", management::status))
+        .configure(shared_routes);
+}
+
+fn shared_routes(routes: &mut ServiceConfig) {
+    routes
+        .service(get("/health", management::health))
+        .service(get("/health/live", management::live))
+        .service(get("/metrics", metrics_page::route))
+        .default_service(web::to(no_such_route));
+}
+
+fn post<H, A>(path: &'static str, handler: H) -> Resource
+where
+    H: Handler<A>,
+    A: FromRequest + 'static,
+    H::Output: Responder + 'static,
+{
+    resource(path, "POST").route(web::post().to(handler))
+}
+
+fn get<H, A>(path: &'static str, handler: H) -> Resource
+where
+    H: Handler<A>,
+    A: FromRequest + 'static,
+    H::Output: Responder + 'static,
+{
+    resource(path, "GET, HEAD").route(read().to(handler))
+}
+
+/// GET and HEAD, which is GET without the body.
+fn read() -> actix_web::Route {
+    web::route().guard(guard::Any(guard::Get()).or(guard::Head()))
+}
+
+/// A resource that answers other methods than `allowed` with 405.
+fn resource(path: &'static str, allowed: &'static str) -> Resource {
+    web::resource(path).default_service(web::to(move |request: HttpRequest| async move {
+        let mut response = match *request.method() {
+            Method::OPTIONS => HttpResponse::NoContent().finish(),
+            ref method => {
+                let message = format!("{method} is not allowed here, use {allowed}");
+                told(&request, &Refusal::new(Kind::MethodNotAllowed, message))
+            }
+        };
+        response.headers_mut().insert(
+            ALLOW,
+            actix_web::http::header::HeaderValue::from_static(allowed),
+        );
+        response
+    }))
+}
+
+async fn no_such_route(request: HttpRequest) -> HttpResponse {
+    told(
+        &request,
+        &Refusal::new(
+            Kind::NotFound,
+            format!("There is no route {}.", request.path()),
+        ),
+    )
+}
+
+/// A refusal in the shape of the dialect that the path belongs to.
+fn told(request: &HttpRequest, refusal: &Refusal) -> HttpResponse {
+    match request.path().starts_with("/v1/") {
+        true => openai::error::response(refusal),
+        false => tgi::error::response(refusal),
+    }
+}

@@ -1,0 +1,245 @@
+//! `POST /v1/chat/completions`: from messages to one engine request and back. Tools are shown to the model through its template, and a call
+//! comes back as the text that the model wrote: taking calls apart is not offered yet, so a forced `tool_choice` is refused.
+//!
+//! `max_completion_tokens` rules over `max_tokens`; with neither, the answer may be as long as the model's length limit leaves.
+
+use super::chat_wire::{ChatCompletion, ChatFrames, Head};
+use super::fields::{RouteParts, SharedFields, whole};
+use super::{IGNORED_FIELDS, ignored_header, told, top_count, unoffered};
+use crate::http::articles;
+use crate::http::refusal::Refusal;
+use crate::http::request_log::LogLine;
+use crate::http::state::{AppState, Serving, unix_seconds};
+use crate::http::{body, json, request_id, sse, submit};
+use actix_web::http::header::{HeaderName, HeaderValue};
+use actix_web::web::{Data, Payload};
+use actix_web::{HttpRequest, HttpResponse};
+use ropeteam_engine::request::{GenerateRequest, Prompt};
+use ropeteam_models::text::RenderInput;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use std::time::SystemTime;
+
+/// Fields of this route alone.
+#[derive(Debug, Deserialize)]
+struct ChatFields {
+    messages: Vec<Value>,
+    max_tokens: Option<i64>,
+    max_completion_tokens: Option<i64>,
+    logprobs: Option<bool>,
+    top_logprobs: Option<i64>,
+    tools: Option<Vec<Value>>,
+    tool_choice: Option<Value>,
+    add_generation_prompt: Option<bool>,
+    continue_final_message: Option<bool>,
+    chat_template_kwargs: Option<Map<String, Value>>,
+}
+
+/// Answers `POST /v1/chat/completions`. With `?prompt=` it is the call of the second article, see `articles.rs`.
+pub async fn route(request: HttpRequest, payload: Payload, state: Data<AppState>) -> HttpResponse {
+    if articles::has_prompt_in_query(&request) {
+        return articles::chat_by_query(request, state).await;
+    }
+    let id = request_id::of(&request);
+    let mut log = LogLine::new(state.request_log.as_ref(), &id, "/v1/chat/completions");
+    match answer(&request, payload, &state, &mut log).await {
+        Ok(response) => response,
+        Err(refusal) => told(refusal, &state, &mut log),
+    }
+}
+
+async fn answer(
+    request: &HttpRequest,
+    payload: Payload,
+    state: &AppState,
+    log: &mut LogLine,
+) -> Result<HttpResponse, Refusal> {
+    let tenant = state.keys.tenant(request)?;
+    let serving = state.serving()?;
+    let bytes = body::read_json(request, payload, state).await?;
+    let (own, shared) = json::parse_pair::<ChatFields, SharedFields>(&bytes)?;
+    let unknown = unoffered::check(&bytes, shared.ignored)?;
+    drop(bytes);
+    let shared = shared.value;
+    shared.check_model(serving)?;
+    let wanted = shared.streaming()?;
+    let id = request_id::of(request);
+    let logprobs = own.logprobs()?;
+    let generate = own.engine_request(&shared, tenant, submit::engine_id(&id), serving)?;
+    log.prompt(|| prompt_text(&generate));
+    let head = Head {
+        id: format!("chatcmpl-{id}"),
+        created: unix_seconds(SystemTime::now()),
+        model: serving.model.name().to_owned(),
+        logprobs,
+        text: serving.text.clone(),
+    };
+    let ignored = ignored_header(&unknown);
+    if let Some(wanted) = wanted {
+        let frames = ChatFrames::new(head, generate.choices, wanted);
+        let running = submit::start(serving, vec![generate], log.take());
+        let keep_alive = submit::keep_alive(state, serving);
+        return sse::respond(running, frames, keep_alive, header(ignored)).await;
+    }
+    let answers = submit::answers(serving, vec![generate], log).await?;
+    let answer = answers
+        .first()
+        .ok_or_else(crate::http::answer::incomplete)?;
+    let mut response = HttpResponse::Ok();
+    for pair in header(ignored) {
+        response.insert_header(pair);
+    }
+    Ok(response.json(ChatCompletion::of(&head, answer)))
+}
+
+/// The ignored fields as a response header.
+pub(super) fn header(ignored: Option<String>) -> Vec<(HeaderName, HeaderValue)> {
+    let value = ignored.and_then(|list| HeaderValue::from_str(&list).ok());
+    value
+        .map(|value| (HeaderName::from_static(IGNORED_FIELDS), value))
+        .into_iter()
+        .collect()
+}
+
+fn prompt_text(request: &GenerateRequest) -> String {
+    match &request.prompt {
+        Prompt::Text { text, .. } => text.clone(),
+        Prompt::Ids(ids) => format!("{ids:?}"),
+    }
+}
+
+impl ChatFields {
+    fn engine_request(
+        &self,
+        shared: &SharedFields,
+        tenant: String,
+        id: String,
+        serving: &Serving,
+    ) -> Result<GenerateRequest, Refusal> {
+        let prompt = Prompt::Text {
+            text: self.render(serving)?,
+            add_special_tokens: shared.add_special_tokens.unwrap_or(false),
+        };
+        let parts = RouteParts {
+            id,
+            tenant,
+            max_tokens: self.max_tokens()?,
+            logprobs: self.logprobs()?,
+            prompt_logprobs: None,
+        };
+        shared.request(prompt, &parts, serving)
+    }
+
+    fn max_tokens(&self) -> Result<Option<u32>, Refusal> {
+        let (field, value) = match (self.max_completion_tokens, self.max_tokens) {
+            (Some(value), _) => ("max_completion_tokens", value),
+            (None, Some(value)) => ("max_tokens", value),
+            (None, None) => return Ok(None),
+        };
+        Ok(Some(whole(field, value, 1, u32::MAX.into())? as u32))
+    }
+
+    fn logprobs(&self) -> Result<Option<u32>, Refusal> {
+        let on = self.logprobs.unwrap_or(false);
+        let top = self
+            .top_logprobs
+            .map(|top| top_count("top_logprobs", top))
+            .transpose()?;
+        match (on, top) {
+            (false, Some(top)) if top > 0 => Err(Refusal::invalid(
+                "top_logprobs",
+                format!("top_logprobs = {top} needs logprobs to be true"),
+            )),
+            (false, _) => Ok(None),
+            (true, top) => Ok(Some(top.unwrap_or(0))),
+        }
+    }
+
+    fn render(&self, serving: &Serving) -> Result<String, Refusal> {
+        self.check_tools()?;
+        let go_on = self.continue_final_message.unwrap_or(false);
+        let generation_prompt = self.add_generation_prompt.unwrap_or(!go_on);
+        if go_on && generation_prompt {
+            return Err(Refusal::invalid(
+                "continue_final_message",
+                "continue_final_message and add_generation_prompt cannot both be true",
+            ));
+        }
+        let messages: Vec<Value> = self.messages.iter().cloned().map(with_known_role).collect();
+        let input = RenderInput {
+            messages: &messages,
+            tools: self.tools.as_deref().unwrap_or(&[]),
+            add_generation_prompt: generation_prompt,
+            variables: self.chat_template_kwargs.as_ref(),
+        };
+        let template = serving
+            .chat
+            .as_ref()
+            .map_err(|why| Refusal::invalid("messages", why.clone()))?;
+        let prompt = template
+            .render(&input)
+            .map_err(|error| Refusal::invalid("messages", error.to_string()))?;
+        if go_on {
+            cut_behind_last(prompt, &messages)
+        } else {
+            Ok(prompt)
+        }
+    }
+
+    fn check_tools(&self) -> Result<(), Refusal> {
+        let tools = self.tools.as_deref();
+        if tools.is_some_and(<[Value]>::is_empty) {
+            return Err(Refusal::invalid(
+                "tools",
+                "tools must hold at least one tool when it is given",
+            ));
+        }
+        for (index, tool) in tools.unwrap_or(&[]).iter().enumerate() {
+            if tool["type"] != "function" || !tool["function"]["name"].is_string() {
+                return Err(Refusal::invalid(
+                    format!("tools[{index}]"),
+                    format!(
+                        "tools[{index}] must be {{\"type\": \"function\", \"function\": {{\"name\": …}}}}"
+                    ),
+                ));
+            }
+        }
+        match &self.tool_choice {
+            None => Ok(()),
+            Some(choice) if choice == "none" => Ok(()),
+            Some(choice) if choice == "auto" && tools.is_some() => Ok(()),
+            Some(choice) if choice == "auto" => Err(Refusal::invalid(
+                "tool_choice",
+                "tool_choice = \"auto\" needs tools",
+            )),
+            Some(_) => Err(Refusal::not_offered("tool_choice")),
+        }
+    }
+}
+
+/// OpenAI's newer `developer` role is the `system` role that templates know.
+fn with_known_role(mut message: Value) -> Value {
+    if message["role"] == "developer" {
+        message["role"] = Value::from("system");
+    }
+    message
+}
+
+/// The prompt up to the end of the last message's text, so that the model goes on with it.
+fn cut_behind_last(mut prompt: String, messages: &[Value]) -> Result<String, Refusal> {
+    let text = messages
+        .last()
+        .and_then(|message| message["content"].as_str())
+        .unwrap_or("")
+        .trim();
+    match prompt.rfind(text).filter(|_| !text.is_empty()) {
+        Some(start) => {
+            prompt.truncate(start + text.len());
+            Ok(prompt)
+        }
+        None => Err(Refusal::invalid(
+            "continue_final_message",
+            "continue_final_message needs a last message whose text the chat template keeps",
+        )),
+    }
+}

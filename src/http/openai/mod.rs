@@ -1,0 +1,87 @@
+//! The OpenAI dialect, with vLLM's extensions: `/v1/completions`, `/v1/chat/completions`, `/v1/models`.
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `chat.rs`, `chat_wire.rs` | `/v1/chat/completions`: request and answer; the shapes of its answers |
+//! | `completions.rs`, `completions_wire.rs`, `prompts.rs` | `/v1/completions` likewise; the forms a prompt may have |
+//! | `fields.rs`, `unoffered.rs` | shared request fields; known ones that are refused |
+//! | `logprobs.rs`, `usage.rs`, `error.rs` | parts of answers |
+//! | `models.rs` | `/v1/models` |
+
+pub mod chat;
+mod chat_wire;
+pub mod completions;
+mod completions_wire;
+pub mod error;
+mod fields;
+mod logprobs;
+pub mod models;
+mod prompts;
+mod unoffered;
+mod usage;
+
+use super::refusal::Refusal;
+use super::request_log::LogLine;
+use super::state::AppState;
+use super::submit;
+use actix_web::HttpResponse;
+use ropeteam_engine::request::FinishReason;
+use serde::Serialize;
+
+/// What answers carry as `system_fingerprint`.
+const FINGERPRINT: &str = concat!("ropeteam-", env!("CARGO_PKG_VERSION"));
+
+/// Response header that names request fields which were not understood.
+pub const IGNORED_FIELDS: &str = "x-ropeteam-ignored-fields";
+
+/// `finish_reason` of an end that is no failure.
+fn finish_reason(reason: &FinishReason) -> &'static str {
+    match reason {
+        FinishReason::Length => "length",
+        _ => "stop",
+    }
+}
+
+/// vLLM's `stop_reason`: the stop string or stop token id that ended the text; null for the model's own end.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+enum StopReason {
+    /// A stop token id.
+    Token(u32),
+    /// A stop string.
+    Text(String),
+}
+
+impl StopReason {
+    fn of(reason: &FinishReason) -> Option<Self> {
+        match reason {
+            FinishReason::StopToken(id) => Some(StopReason::Token(id.0)),
+            FinishReason::StopString(text) => Some(StopReason::Text(text.clone())),
+            _ => None,
+        }
+    }
+}
+
+/// The header for fields that nobody knows; names that cannot stand in a header are left out.
+fn ignored_header(unknown: &[String]) -> Option<String> {
+    if !unknown.is_empty() {
+        tracing::debug!(fields = ?unknown, "request fields that are not understood");
+    }
+    submit::header_list(unknown)
+}
+
+/// Refuses alternatives per token that are out of range.
+fn top_count(field: &str, value: i64) -> Result<u32, Refusal> {
+    Ok(fields::whole(field, value, 0, fields::TOP_LOGPROBS_MAX)? as u32)
+}
+
+/// Tells a refusal. One for too many tokens names the limit of the prompt alone; the model's own length is added.
+fn told(mut refusal: Refusal, state: &AppState, log: &mut LogLine) -> HttpResponse {
+    if let (Some(_), Some(serving)) = (refusal.tokens, state.serving.get()) {
+        let length = serving.model.max_model_len;
+        let more = format!("; the context length is {length} tokens, prompt and output together");
+        refusal.message.push_str(&more);
+    }
+    log.refused(&refusal);
+    error::response(&refusal)
+}

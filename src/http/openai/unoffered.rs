@@ -1,0 +1,154 @@
+//! Fields of OpenAI and vLLM that this server knows and does not offer: refused by name unless their value asks for nothing. And those
+//! that change no answer: accepted. To offer a field, take its line out here and read it in the route.
+
+use crate::http::json::value_at;
+use crate::http::refusal::Refusal;
+use serde_json::Value;
+
+/// Whether a value asks for nothing.
+type Neutral = fn(&Value) -> bool;
+
+/// Known and not offered, with the values that are harmless all the same (`null` always is).
+const NOT_OFFERED: &[(&str, Neutral)] = &[
+    ("tools", |_| false),
+    ("tool_choice", |v| v == "none"),
+    ("functions", |_| false),
+    ("function_call", |v| v == "none"),
+    ("response_format", |v| v["type"] == "text"),
+    ("structured_outputs", |_| false),
+    ("guided_json", |_| false),
+    ("guided_regex", |_| false),
+    ("guided_choice", |_| false),
+    ("guided_grammar", |_| false),
+    ("guided_decoding_backend", |_| false),
+    ("guided_whitespace_pattern", |_| false),
+    ("structural_tag", |_| false),
+    ("grammar", |_| false),
+    ("json_schema", |_| false),
+    ("suffix", |v| v == ""),
+    ("modalities", |v| v == &serde_json::json!(["text"])),
+    ("audio", |_| false),
+    ("prediction", |_| false),
+    ("web_search_options", |_| false),
+    ("reasoning_effort", |v| v == "none"),
+    ("include_reasoning", |v| v == true),
+    ("thinking_token_budget", |_| false),
+    ("use_beam_search", |v| v == false),
+    ("length_penalty", |v| v == 1.0),
+    ("early_stopping", |v| v == false),
+    ("prompt_logprobs", |_| false),
+    ("logprob_token_ids", |v| is_empty_list(v)),
+    ("return_tokens_as_token_ids", |v| v == false),
+    ("return_token_ids", |v| v == false),
+    ("return_prompt_text", |v| v == false),
+    ("bad_words", is_empty_list),
+    ("allowed_token_ids", |_| false),
+    ("spaces_between_special_tokens", |v| v == true),
+    ("truncation_side", |v| v == "left"),
+    ("documents", is_empty_list),
+    ("chat_template", |_| false),
+    ("mm_processor_kwargs", |_| false),
+    ("media_io_kwargs", |_| false),
+    ("logits_processors", is_empty_list),
+    ("kv_transfer_params", |_| false),
+    ("vllm_xargs", |_| false),
+    ("stream_interval", |v| v == 1),
+    ("repetition_detection", |_| false),
+    ("prompt_embeds", |_| false),
+    ("adapter_id", |_| false),
+    ("mirostat", |v| v == 0),
+    ("dry_multiplier", |v| v == 0.0),
+    ("xtc_probability", |v| v == 0.0),
+    ("verbosity", |v| v == "medium"),
+    ("top_a", |v| v == 0.0),
+    ("tfs", |v| v == 1.0),
+];
+
+/// Change no answer, or are the client's own business.
+const HARMLESS: &[&str] = &[
+    "user",
+    "safety_identifier",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+    "metadata",
+    "store",
+    "service_tier",
+    "parallel_tool_calls",
+    "session_id",
+    "request_id",
+    "stream_options.include_obfuscation",
+];
+
+fn is_empty_list(value: &Value) -> bool {
+    value.as_array().is_some_and(Vec::is_empty)
+}
+
+/// Goes through the fields that no type knew. Returns those that nobody knows.
+///
+/// # Errors
+/// The first field that asks for something not offered.
+pub fn check(body: &[u8], ignored: Vec<String>) -> Result<Vec<String>, Refusal> {
+    let mut unknown = Vec::new();
+    for path in ignored {
+        if HARMLESS.contains(&path.as_str()) {
+            continue;
+        }
+        let Some((_, neutral)) = NOT_OFFERED.iter().find(|(name, _)| *name == path) else {
+            unknown.push(path);
+            continue;
+        };
+        match value_at(body, &path) {
+            None | Some(Value::Null) => {}
+            Some(value) if neutral(&value) => {}
+            Some(_) => return Err(Refusal::not_offered(&path)),
+        }
+    }
+    Ok(unknown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check_one(body: &str, field: &str, refused: bool) {
+        let result = check(body.as_bytes(), vec![field.to_owned()]);
+        match result {
+            Err(refusal) => {
+                assert!(refused, "{body}");
+                assert_eq!(refusal.field.as_deref(), Some(field));
+            }
+            Ok(unknown) => assert!(!refused && unknown.is_empty(), "{body}"),
+        }
+    }
+
+    #[test]
+    fn what_is_not_offered_is_refused_by_name_never_ignored() {
+        check_one(r#"{"tools":[{"type":"function"}]}"#, "tools", true);
+        check_one(r#"{"tools":[]}"#, "tools", true);
+        check_one(r#"{"tools":null}"#, "tools", false);
+        check_one(r#"{"tool_choice":"none"}"#, "tool_choice", false);
+        check_one(r#"{"tool_choice":"auto"}"#, "tool_choice", true);
+        check_one(
+            r#"{"response_format":{"type":"text"}}"#,
+            "response_format",
+            false,
+        );
+        check_one(
+            r#"{"response_format":{"type":"json_object"}}"#,
+            "response_format",
+            true,
+        );
+        check_one(r#"{"guided_json":{}}"#, "guided_json", true);
+        check_one(r#"{"length_penalty":1}"#, "length_penalty", false);
+        check_one(r#"{"suffix":"x"}"#, "suffix", true);
+        check_one(r#"{"user":"u"}"#, "user", false);
+    }
+
+    #[test]
+    fn unknown_fields_are_named() {
+        assert_eq!(
+            check(b"{\"frob\":1}", vec!["frob".into()]).unwrap(),
+            ["frob"]
+        );
+    }
+}

@@ -1,0 +1,177 @@
+//! What every handler may look at: the loaded model with its engine, the limits, keys, logs and counters.
+//! Built once at start; the model is put in when it has loaded, so that the ports answer (503) before that.
+//! Not here: where these values come from (`crate::config`) and how they are used.
+
+use super::auth::ApiKeys;
+use super::refusal::Refusal;
+use super::request_log::RequestLog;
+use metrics_exporter_prometheus::PrometheusHandle;
+use ropeteam_actors::Engine;
+use ropeteam_engine::sampling::SamplingParams;
+use ropeteam_engine::text::TextCodec;
+use ropeteam_models::text::ChatTemplate;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Shared by all workers of both ports.
+pub struct AppState {
+    /// The loaded model; empty until it has loaded.
+    pub serving: OnceLock<Serving>,
+    /// What a request may ask for.
+    pub limits: Limits,
+    /// How long the server waits for a client.
+    pub timeouts: Timeouts,
+    /// Who may use the generation routes.
+    pub keys: ApiKeys,
+    /// Renders `/metrics`; `None` when metrics are switched off.
+    pub metrics: Option<PrometheusHandle>,
+    /// One line per request; `None` when switched off.
+    pub request_log: Option<RequestLog>,
+    /// When the process started, for `created` in model lists.
+    pub started: SystemTime,
+    draining: AtomicBool,
+}
+
+/// A model that can be asked.
+pub struct Serving {
+    /// Runs requests.
+    pub engine: Engine,
+    /// Its tokenizer.
+    pub text: Arc<dyn TextCodec>,
+    /// Its chat template, or why there is none that can be used.
+    pub chat: Result<Arc<ChatTemplate>, String>,
+    /// What it is called and what it is.
+    pub model: ModelCard,
+    /// Sampling values where an OpenAI request names none (from `generation_config.json`).
+    pub defaults: SamplingParams,
+}
+
+/// Names and facts of the model, as the model and info routes tell them.
+#[derive(Clone, Debug)]
+pub struct ModelCard {
+    /// Names under which clients ask for it; the first is the one in answers. At least one.
+    pub names: Vec<String>,
+    /// Where it came from: a hub name or the last part of its path.
+    pub root: String,
+    /// Its revision, when it is known.
+    pub revision: Option<String>,
+    /// Type of the weights in use, such as `bfloat16`.
+    pub dtype: String,
+    /// `cpu` or `npu`.
+    pub device_type: String,
+    /// Most tokens of prompt and output together.
+    pub max_model_len: u32,
+}
+
+impl ModelCard {
+    /// The name that answers carry.
+    pub fn name(&self) -> &str {
+        self.names.first().map_or("", String::as_str)
+    }
+}
+
+/// What a request may ask for.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Largest request body, packed or unpacked, in bytes.
+    pub max_body_bytes: usize,
+    /// Requests that run or wait before the next is refused; only told (`/info`), the engine enforces it.
+    pub max_concurrent_requests: usize,
+    /// Most prompt tokens of one step; only told (`/info`).
+    pub max_batch_prefill_tokens: u32,
+    /// Tokens that the KV pool holds; only told (`/info`).
+    pub max_batch_total_tokens: Option<u32>,
+    /// Largest `best_of` on the TGI routes.
+    pub max_best_of: u32,
+    /// Most stop sequences on the TGI routes.
+    pub max_stop_sequences: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            max_body_bytes: 32 << 20,
+            max_concurrent_requests: 128,
+            max_batch_prefill_tokens: 8192,
+            max_batch_total_tokens: None,
+            max_best_of: 2,
+            max_stop_sequences: 4,
+        }
+    }
+}
+
+/// How long the server waits for a client.
+#[derive(Clone, Debug)]
+pub struct Timeouts {
+    /// For the head of a request.
+    pub header: Duration,
+    /// For its whole body.
+    pub body: Duration,
+    /// For a client that takes nothing of what was written to it.
+    pub write: Duration,
+    /// For the next request on an idle connection.
+    pub keep_alive: Duration,
+    /// Between two comments in a stream that is silent.
+    pub sse_keepalive: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Timeouts {
+            header: Duration::from_secs(10),
+            body: Duration::from_secs(30),
+            write: Duration::from_secs(30),
+            keep_alive: Duration::from_secs(75),
+            sse_keepalive: Duration::from_millis(1500),
+        }
+    }
+}
+
+impl AppState {
+    /// A state without a model.
+    pub fn new(limits: Limits, timeouts: Timeouts) -> Self {
+        AppState {
+            serving: OnceLock::new(),
+            limits,
+            timeouts,
+            keys: ApiKeys::none(),
+            metrics: None,
+            request_log: None,
+            started: SystemTime::now(),
+            draining: AtomicBool::new(false),
+        }
+    }
+
+    /// The model, for a new request.
+    ///
+    /// # Errors
+    /// A refusal (503) while the model is loading or the server shuts down.
+    pub fn serving(&self) -> Result<&Serving, Refusal> {
+        if self.is_draining() {
+            return Err(Refusal::draining());
+        }
+        self.serving.get().ok_or_else(Refusal::loading)
+    }
+
+    /// From now on new requests are refused and health says 503; running ones go on.
+    pub fn start_draining(&self) {
+        self.draining.store(true, Ordering::Release);
+    }
+
+    /// Whether the server is shutting down.
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Acquire)
+    }
+
+    /// Start of the process in seconds since 1970.
+    pub fn created(&self) -> u64 {
+        unix_seconds(self.started)
+    }
+}
+
+/// Seconds since 1970 of `time`; 0 for a clock before that.
+pub fn unix_seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH)
+        .map_or(0, |span| span.as_secs())
+}

@@ -1,0 +1,95 @@
+//! From requests in the engine's terms to running generations, the same for all dialects. Not here: parsing and answers.
+
+use super::answer::{Answer, collect};
+use super::refusal::Refusal;
+use super::request_log::LogLine;
+use super::sse::{KeepAlive, Running, TaggedEvents};
+use super::state::{AppState, Serving};
+use futures_util::StreamExt;
+use futures_util::future::try_join_all;
+use ropeteam_actors::generation::GenerateEvent;
+use ropeteam_engine::request::GenerateRequest;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Longest list of names in a header.
+const HEADER_BYTES_MAX: usize = 1024;
+
+/// Runs all requests to their ends, side by side. One failure fails (and cancels) all.
+///
+/// # Errors
+/// The first refusal or failure.
+pub async fn answers(
+    serving: &Serving,
+    requests: Vec<GenerateRequest>,
+    log: &mut LogLine,
+) -> Result<Vec<Answer>, Refusal> {
+    let running = requests.into_iter().map(|request| {
+        let choices = request.choices;
+        collect(serving.engine.generate(request), choices)
+    });
+    let answers = try_join_all(running).await?;
+    for answer in &answers {
+        log.answer(answer);
+    }
+    log.finished();
+    Ok(answers)
+}
+
+/// Starts all requests, to be streamed. They have the same number of choices.
+pub fn start(serving: &Serving, requests: Vec<GenerateRequest>, log: LogLine) -> Running {
+    let choices = requests.first().map_or(0, |request| request.choices);
+    let prompts = requests.into_iter().enumerate().map(|(prompt, request)| {
+        let events = serving.engine.generate(request);
+        Box::pin(events.map(move |event: GenerateEvent| (prompt, event))) as TaggedEvents
+    });
+    Running::new(prompts.collect(), choices, log)
+}
+
+/// How streams of this server are kept alive.
+pub fn keep_alive(state: &AppState, serving: &Serving) -> KeepAlive {
+    let engine = serving.engine.clone();
+    KeepAlive {
+        interval: state.timeouts.sse_keepalive,
+        progress: Box::new(move || engine.state().devices_up > 0),
+    }
+}
+
+/// A name for an engine request that no other of this process has, made from the client's request id.
+pub fn engine_id(request_id: &str) -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    format!("{request_id}.{}", COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Names as one header value; `None` when there are none. What is no plain name is left out: nothing from a body reaches a header as it
+/// is.
+pub fn header_list(names: &[String]) -> Option<String> {
+    let plain = |name: &&String| {
+        !name.is_empty()
+            && name
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
+    };
+    let mut list = String::new();
+    for name in names.iter().filter(plain) {
+        if list.len() + name.len() > HEADER_BYTES_MAX {
+            break;
+        }
+        if !list.is_empty() {
+            list.push_str(", ");
+        }
+        list.push_str(name);
+    }
+    (!list.is_empty()).then_some(list)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_plain_names_reach_a_header() {
+        let names = ["a_b", "x\r\nEvil: 1", "parameters.c", ""].map(str::to_owned);
+        assert_eq!(header_list(&names).as_deref(), Some("a_b, parameters.c"));
+        assert_eq!(header_list(&[]), None);
+    }
+}

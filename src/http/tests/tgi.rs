@@ -1,0 +1,276 @@
+//! The TGI routes.
+
+use super::{get, post, serving_state};
+use serde_json::json;
+use std::time::Duration;
+
+#[actix_web::test]
+async fn a_whole_answer_is_text_alone_unless_details_are_wanted() {
+    let state = serving_state(Duration::ZERO).await;
+    let reply = post(
+        &state,
+        "/generate",
+        json!({"inputs": "abc", "parameters": {"max_new_tokens": 4, "ignore_eos": true}}),
+    )
+    .await;
+    assert_eq!(reply.status, 200);
+    let json = reply.json();
+    assert_eq!(json.as_object().unwrap().len(), 1);
+    assert_eq!(json["generated_text"].as_str().unwrap().len(), 4);
+    assert_eq!(reply.header("x-compute-type"), "gpu+optimized");
+    assert_eq!(reply.header("x-compute-characters"), "3");
+    for name in [
+        "x-compute-time",
+        "x-total-time",
+        "x-validation-time",
+        "x-queue-time",
+        "x-inference-time",
+        "x-time-per-token",
+    ] {
+        assert!(reply.header(name).parse::<u64>().is_ok(), "{name}");
+    }
+}
+
+#[actix_web::test]
+async fn details_have_the_originals_fields() {
+    let state = serving_state(Duration::ZERO).await;
+    let parameters =
+        json!({"max_new_tokens": 4, "decoder_input_details": true, "ignore_eos": true});
+    let json = post(
+        &state,
+        "/generate",
+        json!({"inputs": "abc", "parameters": parameters}),
+    )
+    .await
+    .json();
+    let details = &json["details"];
+    let keys: Vec<&String> = details.as_object().unwrap().keys().collect();
+    assert_eq!(
+        keys,
+        [
+            "finish_reason",
+            "generated_tokens",
+            "seed",
+            "prefill",
+            "tokens"
+        ]
+    );
+    assert_eq!(details["finish_reason"], "length");
+    assert!(details["seed"].is_null(), "nothing was drawn");
+    assert_eq!(details["prefill"].as_array().unwrap().len(), 3);
+    assert_eq!(
+        details["prefill"][0],
+        json!({"id": 1, "text": "a", "logprob": null})
+    );
+    assert!(details["prefill"][1]["logprob"].as_f64().unwrap() < 0.0);
+    assert_eq!(details["tokens"].as_array().unwrap().len(), 4);
+    assert_eq!(details["tokens"][0]["special"], false);
+    assert!(details["tokens"][0]["logprob"].is_f64());
+
+    let parameters = json!({"max_new_tokens": 4, "details": true, "do_sample": true, "best_of": 2});
+    let json = post(
+        &state,
+        "/generate",
+        json!({"inputs": "abc", "parameters": parameters}),
+    )
+    .await
+    .json();
+    assert!(json["details"]["seed"].is_u64());
+    assert_eq!(json["details"]["prefill"], json!([]));
+    assert_eq!(
+        json["details"]["best_of_sequences"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
+}
+
+#[actix_web::test]
+async fn the_last_event_of_a_stream_carries_the_whole_text() {
+    let state = serving_state(Duration::ZERO).await;
+    let parameters = json!({"max_new_tokens": 5, "details": true, "seed": 5, "do_sample": true, "ignore_eos": true});
+    let body = json!({"inputs": "abc", "parameters": parameters});
+    let whole = post(&state, "/generate", body.clone()).await.json();
+    let reply = post(&state, "/generate_stream", body).await;
+    assert!(
+        reply.text.starts_with("data:{\"token\":{\"id\":"),
+        "{}",
+        reply.text
+    );
+    assert!(!reply.text.contains("[DONE]"));
+    let events = reply.events();
+    assert_eq!(events.len(), 5);
+    let (last, others) = events.split_last().unwrap();
+    assert!(
+        others
+            .iter()
+            .all(|event| event["generated_text"].is_null() && event["details"].is_null())
+    );
+    assert_eq!(last["generated_text"], whole["generated_text"]);
+    assert_eq!(
+        last["details"],
+        json!({"finish_reason": "length", "generated_tokens": 5, "seed": 5})
+    );
+    let pieces: String = events
+        .iter()
+        .filter(|event| event["token"]["special"] == false)
+        .map(|event| event["token"]["text"].as_str().unwrap())
+        .collect();
+    assert_eq!(last["generated_text"], pieces);
+}
+
+#[actix_web::test]
+async fn a_stop_sequence_stays_in_the_text_and_ends_the_stream() {
+    let state = serving_state(Duration::ZERO).await;
+    let parameters = json!({"max_new_tokens": 20, "ignore_eos": true});
+    let whole = post(
+        &state,
+        "/generate",
+        json!({"inputs": "abc", "parameters": parameters}),
+    )
+    .await
+    .json();
+    let text = whole["generated_text"].as_str().unwrap();
+    let stop = &text[5..7];
+    let upto = &text[..text.find(stop).unwrap() + 2];
+    let parameters =
+        json!({"max_new_tokens": 20, "ignore_eos": true, "stop": [stop], "details": true});
+    let events = post(
+        &state,
+        "/generate_stream",
+        json!({"inputs": "abc", "parameters": parameters}),
+    )
+    .await
+    .events();
+    let last = events.last().unwrap();
+    assert_eq!(last["generated_text"], upto);
+    assert_eq!(last["details"]["finish_reason"], "stop_sequence");
+    assert_eq!(
+        events
+            .iter()
+            .filter(|event| event["generated_text"].is_string())
+            .count(),
+        1
+    );
+    assert_eq!(events.len(), upto.len());
+}
+
+#[actix_web::test]
+async fn the_root_answers_with_an_array_and_the_prompt() {
+    let state = serving_state(Duration::ZERO).await;
+    let parameters = json!({"max_new_tokens": 2, "ignore_eos": true});
+    let json = post(
+        &state,
+        "/",
+        json!({"inputs": "abc", "parameters": parameters}),
+    )
+    .await
+    .json();
+    assert!(
+        json[0]["generated_text"]
+            .as_str()
+            .unwrap()
+            .starts_with("abc")
+    );
+    let parameters = json!({"max_new_tokens": 2, "ignore_eos": true, "return_full_text": false});
+    let json = post(
+        &state,
+        "/invocations",
+        json!({"inputs": "abc", "parameters": parameters}),
+    )
+    .await
+    .json();
+    assert_eq!(json[0]["generated_text"].as_str().unwrap().len(), 2);
+    let reply = post(&state, "/", json!({"inputs": "abc", "stream": true})).await;
+    assert!(
+        reply.events().last().unwrap()["generated_text"]
+            .as_str()
+            .unwrap()
+            .starts_with("abc")
+    );
+}
+
+#[actix_web::test]
+async fn refusals_have_the_originals_statuses_and_texts() {
+    let state = serving_state(Duration::ZERO).await;
+    let check = async |path: &str, body, status: u16, error: &str| {
+        let reply = post(&state, path, body).await;
+        assert_eq!(reply.status, status, "{}", reply.text);
+        assert_eq!(reply.json()["error"], error);
+        assert_eq!(reply.json()["error_type"], "validation");
+    };
+    let with = |parameters| json!({"inputs": "abc", "parameters": parameters});
+    check(
+        "/generate",
+        with(json!({"temperature": 0.0})),
+        422,
+        "Input validation error: `temperature` must be strictly positive",
+    )
+    .await;
+    check(
+        "/generate",
+        with(json!({"max_new_tokens": 10_000})),
+        422,
+        "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 128. Given: 3 `inputs` tokens and 10000 `max_new_tokens`",
+    )
+    .await;
+    check(
+        "/generate",
+        json!({"inputs": ""}),
+        422,
+        "Input validation error: `inputs` cannot be empty",
+    )
+    .await;
+    check(
+        "/generate_stream",
+        with(json!({"best_of": 2, "do_sample": true})),
+        422,
+        "Input validation error: `best_of` != 1 is not supported when streaming tokens",
+    )
+    .await;
+    check(
+        "/generate",
+        with(json!({"watermark": true})),
+        422,
+        "Input validation error: `watermark` is not supported by this server",
+    )
+    .await;
+    check(
+        "/generate",
+        json!({"inputs": "a".repeat(200)}),
+        422,
+        "Input validation error: `inputs` must have less than 127 tokens. Given: 200",
+    )
+    .await;
+    assert_eq!(
+        post(&state, "/generate", json!({"parameters": {}}))
+            .await
+            .status,
+        422
+    );
+}
+
+#[actix_web::test]
+async fn info_and_tokenize_answer_as_the_original() {
+    let state = serving_state(Duration::ZERO).await;
+    let info = get(&state, "/info").await.json();
+    assert_eq!(info["model_id"], "sim");
+    assert_eq!(info["model_device_type"], "cpu");
+    assert_eq!(info["max_total_tokens"], 128);
+    assert_eq!(info["max_input_length"], 127);
+    let tokens = post(&state, "/tokenize", json!({"inputs": "ab"}))
+        .await
+        .json();
+    assert_eq!(
+        tokens,
+        json!([{"id": 1, "text": "a", "start": 0, "stop": 1}, {"id": 2, "text": "b", "start": 1, "stop": 2}])
+    );
+    let tokens = post(&state, "/tokenize", json!({"prompt": "ab"}))
+        .await
+        .json();
+    assert_eq!(
+        tokens,
+        json!({"count": 2, "max_model_len": 128, "tokens": [1, 2], "token_strs": null})
+    );
+}

@@ -1,0 +1,59 @@
+//! `GET /info`, with the fields and their order as 0.9.4 has them.
+
+use super::error;
+use super::parameters::max_input_length;
+use crate::http::refusal::Refusal;
+use crate::http::state::AppState;
+use actix_web::HttpResponse;
+use actix_web::web::Data;
+use serde::Serialize;
+
+#[derive(Serialize)]
+struct Info<'a> {
+    model_id: &'a str,
+    model_sha: Option<&'a str>,
+    model_dtype: String,
+    model_device_type: &'a str,
+    model_pipeline_tag: &'static str,
+    max_concurrent_requests: usize,
+    max_best_of: u32,
+    max_stop_sequences: usize,
+    max_input_length: u32,
+    max_total_tokens: u32,
+    waiting_served_ratio: f32,
+    max_batch_total_tokens: u32,
+    max_waiting_tokens: usize,
+    validation_workers: usize,
+    version: &'static str,
+    sha: Option<&'static str>,
+    docker_label: Option<&'static str>,
+}
+
+/// Answers `GET /info`.
+pub async fn route(state: Data<AppState>) -> HttpResponse {
+    let Some(serving) = state.serving.get() else {
+        return error::response(&Refusal::loading());
+    };
+    let (model, limits) = (&serving.model, &state.limits);
+    HttpResponse::Ok().json(Info {
+        model_id: model.name(),
+        model_sha: model.revision.as_deref(),
+        model_dtype: format!("torch.{}", model.dtype),
+        model_device_type: &model.device_type,
+        model_pipeline_tag: "text-generation",
+        max_concurrent_requests: limits.max_concurrent_requests,
+        max_best_of: limits.max_best_of,
+        max_stop_sequences: limits.max_stop_sequences,
+        max_input_length: max_input_length(serving),
+        max_total_tokens: model.max_model_len,
+        waiting_served_ratio: 1.2,
+        max_batch_total_tokens: limits
+            .max_batch_total_tokens
+            .unwrap_or(limits.max_batch_prefill_tokens),
+        max_waiting_tokens: 20,
+        validation_workers: 1,
+        version: env!("CARGO_PKG_VERSION"),
+        sha: None,
+        docker_label: None,
+    })
+}
