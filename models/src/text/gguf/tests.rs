@@ -6,6 +6,8 @@ use std::path::Path;
 
 use ropeteam_engine::text::TextCodec;
 
+use serde_json::Value;
+
 use super::*;
 use crate::checkpoint::GgufValue;
 use crate::text::fixtures;
