@@ -2,11 +2,11 @@
 //! Dropping the `Generation` cancels the request.
 
 use crate::messages::Snapshot;
-use crate::session::{Session, SessionView};
-use actix::Addr;
+use actix::Recipient;
 use futures_util::Stream;
 use ropeteam_engine::ids::TokenId;
 use ropeteam_engine::request::FinishReason;
+use serde::Serialize;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -19,13 +19,13 @@ use tokio::sync::mpsc;
 pub struct Generation {
     events: mpsc::Receiver<GenerateEvent>,
     /// `None` if the request was refused before it had one.
-    session: Option<Addr<Session>>,
+    session: Option<Recipient<Snapshot<SessionView>>>,
 }
 
 impl Generation {
     pub(crate) fn new(
         events: mpsc::Receiver<GenerateEvent>,
-        session: Option<Addr<Session>>,
+        session: Option<Recipient<Snapshot<SessionView>>>,
     ) -> Self {
         Generation { events, session }
     }
@@ -47,6 +47,23 @@ impl Stream for Generation {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<GenerateEvent>> {
         self.events.poll_recv(cx)
     }
+}
+
+/// A view of one session.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SessionView {
+    /// The request's id.
+    pub request: String,
+    /// Prompt tokens; `None` while they are not known.
+    pub prompt_tokens: Option<usize>,
+    /// Generated tokens per choice.
+    pub generated_tokens: Vec<usize>,
+    /// Choices that go on.
+    pub open_choices: usize,
+    /// How often its sequences went on after the loss of a device.
+    pub replays: u32,
+    /// Seconds since its arrival.
+    pub age_s: f64,
 }
 
 /// One event of a running request, in order.

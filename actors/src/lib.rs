@@ -47,8 +47,8 @@ pub use config::{
     BuildExecutor, DeviceSpec, EngineConfig, EngineParts, Hosting, SimulatedStepTime,
 };
 pub use engine::{DeviceStatus, Engine, EngineView, StartError};
+pub use generation::SessionView;
 pub use messages::DrainOutcome;
 pub use metrics::MetricsView;
-pub use session::SessionView;
 pub use state::{EngineState, Limits};
 pub use supervisor::{LivesView, SupervisorView};

@@ -157,7 +157,7 @@ impl Engine {
             place,
         };
         let session = Session::start_in_arbiter(self.homes.take(), move |_| Session::new(parts));
-        Generation::new(events, Some(session))
+        Generation::new(events, Some(session.recipient()))
     }
 
     /// The model's tokenizer.

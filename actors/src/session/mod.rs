@@ -13,8 +13,6 @@ mod sequences;
 mod tests;
 mod view;
 
-pub use view::SessionView;
-
 use crate::generation::{GenerateEvent, PromptLogprob, RequestError, Started};
 use crate::messages::{Cancel, Submit};
 use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, WrapFuture};

@@ -1,4 +1,4 @@
-//! From a request to prompt ids: tokenising, truncation and every check that needs the model's limits. Off the arbiters, on a blocking thread.
+//! From a request to prompt ids: tokenising, truncation and every check that needs the limits. Off the arbiters, on a blocking thread.
 
 use super::context::SessionContext;
 use crate::config::Hosting;

@@ -151,7 +151,7 @@ impl Stage {
             place,
         })
         .start();
-        let client = Generation::new(events, Some(session));
+        let client = Generation::new(events, Some(session.recipient()));
         let stage = Stage {
             scheduler,
             device,

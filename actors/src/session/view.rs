@@ -2,26 +2,9 @@
 
 use super::Session;
 use super::sequences::Sequences;
+use crate::generation::SessionView;
 use crate::messages::Snapshot;
 use actix::{Context, Handler, MessageResult};
-use serde::Serialize;
-
-/// A view of one session.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct SessionView {
-    /// The request's id.
-    pub request: String,
-    /// Prompt tokens; `None` while they are not known.
-    pub prompt_tokens: Option<usize>,
-    /// Generated tokens per choice.
-    pub generated_tokens: Vec<usize>,
-    /// Choices that go on.
-    pub open_choices: usize,
-    /// How often its sequences went on after the loss of a device.
-    pub replays: u32,
-    /// Seconds since its arrival.
-    pub age_s: f64,
-}
 
 impl Handler<Snapshot<SessionView>> for Session {
     type Result = MessageResult<Snapshot<SessionView>>;
