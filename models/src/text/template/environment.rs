@@ -23,12 +23,15 @@ pub type Clock = Arc<dyn Fn() -> DateTime + Send + Sync>;
 pub(super) const REFUSAL: &str = "raise_exception: ";
 
 /// Steps, and memory in units of 64 bytes, that one prompt may take. A prompt of a few messages takes some thousands.
-const FUEL: u64 = 10_000_000;
+pub(super) const FUEL: u64 = 5_000_000;
+
+/// The same while a template is tried out on one short message.
+pub(super) const PROBE_FUEL: u64 = 500_000;
 
 /// Nested calls of macros. Each takes room on the stack of the thread that renders.
 const MAX_RECURSION: usize = 120;
 
-/// An environment without templates.
+/// An environment without templates, with fuel for a probe.
 pub(super) fn new() -> Environment<'static> {
     let mut environment = Environment::new();
     let syntax = SyntaxConfig::builder()
@@ -39,7 +42,7 @@ pub(super) fn new() -> Environment<'static> {
     environment.set_syntax(syntax);
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     environment.set_debug(true);
-    environment.set_fuel(Some(FUEL));
+    environment.set_fuel(Some(PROBE_FUEL));
     environment.set_recursion_limit(MAX_RECURSION);
     environment.set_unknown_method_callback(call_method);
     environment.set_formatter(|out, state, value| {

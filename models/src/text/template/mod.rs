@@ -28,7 +28,7 @@ use serde_json::{Map, Value};
 pub use environment::Clock;
 
 use super::{SpecialTokens, TemplateError};
-use environment::REFUSAL;
+use environment::{FUEL, REFUSAL};
 use locate::Located;
 use messages::ContentForm;
 
@@ -177,6 +177,7 @@ impl ChatTemplate {
             form: ContentForm::Text,
         };
         template.form = template.probe_form();
+        template.environment.set_fuel(Some(FUEL));
         Ok(template)
     }
 
