@@ -1,19 +1,18 @@
-//! What a device thread shows of its progress without sending anything: two atomics that the supervisor looks at now and then,
-//! and the number of the life that may still act.
+//! What a device thread shows of its progress without sending anything, and whether it may still act: a few atomics, shared by one
+//! life of a device and the supervisor.
 
-use ropeteam_engine::ids::Epoch;
 use ropeteam_engine::supervision::Pulse;
 use ropeteam_engine::time::Time;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Shared by one device's lives and the supervisor.
+/// Shared by one life of a device and the supervisor.
 #[derive(Debug, Default)]
 pub(crate) struct SharedPulse {
     busy: AtomicBool,
     /// Microseconds since the engine's start.
     last_us: AtomicU64,
-    living: AtomicU32,
+    ended: AtomicBool,
 }
 
 impl SharedPulse {
@@ -36,19 +35,13 @@ impl SharedPulse {
         Pulse { busy, last }
     }
 
-    /// From now on only that life may act.
-    pub fn begin(&self, epoch: Epoch) {
-        self.rest();
-        self.living.store(epoch.0, Ordering::Release);
-    }
-
-    /// No life may act until the next begins: an abandoned thread that wakes up finds this and ends.
+    /// The life may act no more: an abandoned thread that wakes up finds this and ends.
     pub fn end(&self) {
-        self.living.store(0, Ordering::Release);
+        self.ended.store(true, Ordering::Release);
     }
 
-    /// Whether that life may act.
-    pub fn is_living(&self, epoch: Epoch) -> bool {
-        self.living.load(Ordering::Acquire) == epoch.0
+    /// Whether the life is over.
+    pub fn is_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
     }
 }

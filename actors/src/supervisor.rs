@@ -104,7 +104,8 @@ impl Supervisor {
         };
         let supervised = &mut self.devices[i];
         let epoch = supervised.lives.epoch();
-        supervised.pulse.begin(epoch);
+        // One of its own: what an abandoned life does later must not be taken for this one's progress.
+        supervised.pulse = Arc::default();
         let setup = DeviceSetup {
             device: supervised.spec.id,
             epoch,

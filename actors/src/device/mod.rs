@@ -115,12 +115,6 @@ impl Device {
     }
 
     fn turn(&mut self, ctx: &mut Context<Self>) -> Result<(), DeviceFault> {
-        if !self.setup.pulse.is_living(self.setup.epoch) {
-            // Abandoned while it was stuck: another life has its place, so it ends without a word.
-            self.life = None;
-            ctx.stop();
-            return Ok(());
-        }
         let Some(life) = &mut self.life else {
             return Ok(());
         };
@@ -145,23 +139,24 @@ impl Device {
 
     /// Runs a step whose time passes on tokio's clock. Waiting keeps the mailbox shut, as a busy thread would.
     fn run_after(&mut self, time: Duration, plan: StepPlan, began: Time, ctx: &mut Context<Self>) {
-        let run = tokio::time::sleep(time)
-            .into_actor(self)
-            .map(move |(), act, ctx| {
-                act.survive(ctx, FaultKind::Panic, |act, ctx| {
-                    if let Some(life) = &mut act.life
-                        && act.setup.pulse.is_living(act.setup.epoch)
-                    {
-                        let turn = life.run(&plan, began, act.setup.clock)?;
-                        act.conclude(Some(turn), ctx);
-                    }
-                    Ok(())
-                });
-            });
-        ctx.wait(run);
+        let run = move |act: &mut Self, ctx: &mut Context<Self>| {
+            if let Some(life) = &mut act.life {
+                let turn = life.run(&plan, began, act.setup.clock)?;
+                act.conclude(Some(turn), ctx);
+            }
+            Ok(())
+        };
+        let step = tokio::time::sleep(time).into_actor(self);
+        ctx.wait(step.map(|(), act, ctx| act.survive(ctx, FaultKind::Panic, run)));
     }
 
     fn conclude(&mut self, turn: Option<Turn>, ctx: &mut Context<Self>) {
+        if self.setup.pulse.is_ended() {
+            // Abandoned while it was stuck: another life has its place, so it ends without a word.
+            self.life = None;
+            ctx.stop();
+            return;
+        }
         match turn {
             Some(mut turn) => {
                 let generated = turn.updates.iter().map(|u| u.tokens.len() as u32).sum();
