@@ -50,10 +50,11 @@ struct RawQuery {
     raw: String,
 }
 
-/// `?prompt=&max_tokens=`.
+/// `?prompt=&max_tokens=`; TGI's name for the number is taken as well.
 #[derive(Debug, Deserialize)]
 struct PromptQuery {
     prompt: String,
+    #[serde(alias = "max_new_tokens")]
     max_tokens: Option<u32>,
 }
 

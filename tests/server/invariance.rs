@@ -78,7 +78,7 @@ fn chunks_threads_and_static_batches_change_no_byte() {
     let reference = texts_alone(&Server::start("qwen3", &["--threads", "1"]));
     for flags in [
         &["--threads", "2", "--max-prefill-tokens", "5"][..],
-        &["--prefix-cache", "off", "--kv-block-size", "8"],
+        &["--prefix-cache", "off", "--kv-block-size", "32"],
         &["--continuous-batching", "false"],
         &[
             "--support-select-batch",
