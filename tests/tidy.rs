@@ -66,12 +66,15 @@ fn collect(folder: &Path, found: &mut Vec<Source>) {
     }
 }
 
-/// The file's code lines with their numbers: comments are left out, and so are its tests, which stand last.
+/// The file's code lines with their numbers: comments are left out, and so are tests: whole files of them, and those that
+/// stand last in a file.
 fn code_lines(source: &Source) -> impl Iterator<Item = (usize, &str)> {
+    let is_tests = source.path.ends_with("/tests.rs") || source.path.contains("/src/tests/");
     source
         .text
         .lines()
         .enumerate()
+        .take_while(move |_| !is_tests)
         .take_while(|(_, line)| !line.starts_with("#[cfg(test)]"))
         .filter(|(_, line)| !line.trim_start().starts_with("//"))
         .map(|(i, line)| (i + 1, line))

@@ -80,10 +80,11 @@ def test_logprobs_are_parsed(client, model):
 def test_a_bad_parameter_is_named(client, model):
     with pytest.raises(openai.BadRequestError, match="temperature"):
         client.completions.create(model=model, prompt="x", temperature=-1)
-    with pytest.raises(openai.BadRequestError, match="tools"):
+    with pytest.raises(openai.BadRequestError, match="tool_choice"):
         client.chat.completions.create(
             model=model, messages=[{"role": "user", "content": "x"}],
             tools=[{"type": "function", "function": {"name": "f", "parameters": {}}}],
+            tool_choice="required",
         )
 
 

@@ -123,10 +123,7 @@ fn what_is_not_offered_is_refused_by_name() {
     let server = Server::start("llama", &[]);
     for (field, value) in [
         ("response_format", json!({"type": "json_object"})),
-        (
-            "tools",
-            json!([{"type": "function", "function": {"name": "f", "parameters": {}}}]),
-        ),
+        ("tool_choice", json!("required")),
         ("guided_json", json!({"type": "object"})),
         ("structured_outputs", json!({"regex": "a+"})),
     ] {

@@ -21,14 +21,14 @@ fn sigterm_finishes_what_runs_and_exits_with_zero() {
 }
 
 #[test]
-fn a_drain_that_takes_too_long_is_cut_and_still_ends_cleanly() {
+fn a_drain_that_takes_too_long_is_cut_and_says_so_by_its_exit_code() {
     let flags = ["--debug-step-delay-ms", "50", "--drain-timeout-ms", "300"];
     let mut server = Server::start("llama", &flags);
     let body = json!({"model": "m", "prompt": "abcdefghij", "max_tokens": 400, "ignore_eos": true});
     let _running = open(server.port, "/v1/completions", &body);
     server.wait_metric("ropeteam_requests_running", 1.0);
     server.terminate();
-    assert!(server.wait(Duration::from_secs(5)).success());
+    assert_eq!(server.wait(Duration::from_secs(5)).code(), Some(6));
 }
 
 #[test]

@@ -1,0 +1,7 @@
+//! The engine from outside: single behaviours of the device core and the scheduler core, then both under random load.
+
+mod device_core;
+mod device_core_workloads;
+mod scheduler;
+mod scheduler_worlds;
+mod toy;
