@@ -11,6 +11,7 @@ use super::sse::{self, FrameWriter, frame_after};
 use super::state::{AppState, Serving};
 use super::tgi::{Generated, StreamParts, TgiFrames};
 use super::{body, request_id, submit};
+use actix_web::guard::GuardContext;
 use actix_web::web::{BytesMut, Data, Payload, Query};
 use actix_web::{HttpRequest, HttpResponse};
 use ropeteam_actors::generation::GenerateEvent;
@@ -79,9 +80,10 @@ pub async fn stream(request: HttpRequest, state: Data<AppState>) -> HttpResponse
     told(stream_by_query(&request, &state, &mut log).await, &mut log)
 }
 
-/// Whether a call of the chat route is the second article's.
-pub fn has_prompt_in_query(request: &HttpRequest) -> bool {
-    Query::<PromptQuery>::from_query(request.query_string()).is_ok()
+/// Whether a call of the chat route is the second article's: it has its prompt in the query.
+pub fn has_prompt_in_query(context: &GuardContext<'_>) -> bool {
+    let query = context.head().uri.query().unwrap_or("");
+    Query::<PromptQuery>::from_query(query).is_ok()
 }
 
 /// Answers `POST /v1/chat/completions?prompt=` with TGI's JSON, as the second article does.
@@ -195,7 +197,7 @@ async fn text_stream(
         // A comment would be taken for text.
         keep_alive.progress = Box::new(|| false);
     }
-    sse::respond(running, TextFrames { raw }, keep_alive, Vec::new()).await
+    sse::respond(running, TextFrames { raw }, keep_alive, None).await
 }
 
 async fn stream_by_query(
@@ -225,13 +227,7 @@ async fn stream_by_query(
     };
     let generate = engine_request(request, tenant, wish)?;
     let running = submit::start(serving, vec![generate], log.take());
-    sse::respond(
-        running,
-        frames,
-        submit::keep_alive(state, serving),
-        Vec::new(),
-    )
-    .await
+    sse::respond(running, frames, submit::keep_alive(state, serving), None).await
 }
 
 async fn whole_by_query(

@@ -7,6 +7,10 @@ use actix_web::dev::Decompress;
 use actix_web::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use actix_web::web::{Bytes, BytesMut, Payload};
 use futures_util::StreamExt;
+use std::time::Duration;
+
+/// Longer than it takes to write a refusal.
+const HELD: Duration = Duration::from_secs(1);
 
 /// Reads the whole body of a request whose type is, or may be, JSON.
 ///
@@ -34,8 +38,9 @@ pub async fn read(
     let limit = state.limits.max_body_bytes;
     check_coding(request)?;
     check_length(request, limit)?;
-    let body = collect(request, payload, limit);
-    match tokio::time::timeout(state.timeouts.body, body).await {
+    let mut chunks = Decompress::from_headers(payload, request.headers());
+    let body = collect(&mut chunks, limit);
+    let read = match tokio::time::timeout(state.timeouts.body, body).await {
         Ok(read) => read,
         Err(_) => Err(Refusal::new(
             Kind::BodyTimeout,
@@ -44,18 +49,19 @@ pub async fn read(
                 state.timeouts.body
             ),
         )),
+    };
+    if read.is_err() {
+        close_after_answer(chunks);
     }
+    read
 }
 
-async fn collect(request: &HttpRequest, payload: Payload, limit: usize) -> Result<Bytes, Refusal> {
-    let mut chunks = Decompress::from_headers(payload, request.headers());
+async fn collect(chunks: &mut Decompress<Payload>, limit: usize) -> Result<Bytes, Refusal> {
     let mut body = BytesMut::new();
     while let Some(chunk) = chunks.next().await {
         let chunk = chunk.map_err(|error| {
-            Refusal::new(
-                Kind::Syntax,
-                format!("the request body cannot be read: {error}"),
-            )
+            let message = format!("the request body cannot be read: {error}");
+            Refusal::new(Kind::Syntax, message)
         })?;
         if body.len() + chunk.len() > limit {
             return Err(too_large(limit));
@@ -63,6 +69,15 @@ async fn collect(request: &HttpRequest, payload: Payload, limit: usize) -> Resul
         body.extend_from_slice(&chunk);
     }
     Ok(body.freeze())
+}
+
+/// Keeps the rest of a body while its refusal is written: actix closes a connection whose body somebody still holds, but would
+/// wait without end for the rest of a chunked body that nobody does.
+fn close_after_answer(rest: Decompress<Payload>) {
+    actix_web::rt::spawn(async move {
+        tokio::time::sleep(HELD).await;
+        drop(rest);
+    });
 }
 
 fn check_length(request: &HttpRequest, limit: usize) -> Result<(), Refusal> {

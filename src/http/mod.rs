@@ -31,6 +31,7 @@ pub mod submit;
 #[cfg(test)]
 mod tests;
 pub mod tgi;
+mod wall_clock;
 
 use actix_web::dev::Handler;
 use actix_web::http::Method;
@@ -42,7 +43,15 @@ use refusal::{Kind, Refusal};
 /// The inference port. Health and metrics are on both ports.
 pub fn serving_routes(routes: &mut ServiceConfig) {
     routes
-        .service(post("/v1/chat/completions", openai::chat::route))
+        .service(
+            resource("/v1/chat/completions", "POST")
+                .route(
+                    web::post()
+                        .guard(guard::fn_guard(articles::has_prompt_in_query))
+                        .to(articles::chat_by_query),
+                )
+                .route(web::post().to(openai::chat::route)),
+        )
         .service(post("/v1/completions", openai::completions::route))
         .service(get("/v1/models", openai::models::list))
         .service(get("/v1/models/{id:.+}", openai::models::one))

@@ -3,12 +3,12 @@
 
 use super::answer::Answer;
 use super::refusal::Refusal;
-use super::state::unix_seconds;
+use super::wall_clock;
 use ropeteam_actors::generation::Usage;
 use serde::Serialize;
 use std::io::Write;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 /// Lines that may wait for the writer.
 const QUEUE_LINES: usize = 4096;
@@ -82,7 +82,7 @@ impl LogLine {
             arrived: Instant::now(),
             handed_on: false,
             line: Line {
-                time: unix_seconds(SystemTime::now()),
+                time: wall_clock::now(),
                 id: id.to_owned(),
                 route,
                 stream: false,

@@ -6,6 +6,7 @@
 
 use super::request_id::{X_REQUEST_ID, with_request_id};
 use super::state::AppState;
+use super::submit::IGNORED_FIELDS;
 use super::{management_routes, serving_routes};
 use actix_cors::Cors;
 use actix_web::dev::{Extensions, Server};
@@ -130,6 +131,6 @@ fn any_origin() -> Cors {
         .allow_any_origin()
         .allowed_methods(["GET", "POST"])
         .allow_any_header()
-        .expose_headers([X_REQUEST_ID.as_str(), "x-ropeteam-ignored-fields"])
+        .expose_headers([X_REQUEST_ID, IGNORED_FIELDS])
         .max_age(3600)
 }

@@ -156,7 +156,7 @@ pub async fn respond(
     mut running: Running,
     writer: impl FrameWriter,
     keep_alive: KeepAlive,
-    headers: Vec<(HeaderName, HeaderValue)>,
+    headers: impl IntoIterator<Item = (HeaderName, HeaderValue)>,
 ) -> Result<HttpResponse, Refusal> {
     running.log.streamed();
     if let Err(refusal) = running.begin(keep_alive.interval).await {

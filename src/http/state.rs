@@ -5,6 +5,7 @@
 use super::auth::ApiKeys;
 use super::refusal::Refusal;
 use super::request_log::RequestLog;
+use super::wall_clock::unix_seconds;
 use metrics_exporter_prometheus::PrometheusHandle;
 use ropeteam_actors::Engine;
 use ropeteam_engine::sampling::SamplingParams;
@@ -12,7 +13,7 @@ use ropeteam_engine::text::TextCodec;
 use ropeteam_models::text::ChatTemplate;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 /// Shared by all workers of both ports.
 pub struct AppState {
@@ -78,10 +79,6 @@ pub struct Limits {
     pub max_body_bytes: usize,
     /// Requests that run or wait before the next is refused; only told (`/info`), the engine enforces it.
     pub max_concurrent_requests: usize,
-    /// Most prompt tokens of one step; only told (`/info`).
-    pub max_batch_prefill_tokens: u32,
-    /// Tokens that the KV pool holds; only told (`/info`).
-    pub max_batch_total_tokens: Option<u32>,
     /// Largest `best_of` on the TGI routes.
     pub max_best_of: u32,
     /// Most stop sequences on the TGI routes.
@@ -93,8 +90,6 @@ impl Default for Limits {
         Limits {
             max_body_bytes: 32 << 20,
             max_concurrent_requests: 128,
-            max_batch_prefill_tokens: 8192,
-            max_batch_total_tokens: None,
             max_best_of: 2,
             max_stop_sequences: 4,
         }
@@ -168,10 +163,4 @@ impl AppState {
     pub fn created(&self) -> u64 {
         unix_seconds(self.started)
     }
-}
-
-/// Seconds since 1970 of `time`; 0 for a clock before that.
-pub fn unix_seconds(time: SystemTime) -> u64 {
-    time.duration_since(UNIX_EPOCH)
-        .map_or(0, |span| span.as_secs())
 }

@@ -5,11 +5,15 @@ use super::refusal::Refusal;
 use super::request_log::LogLine;
 use super::sse::{KeepAlive, Running, TaggedEvents};
 use super::state::{AppState, Serving};
+use actix_web::http::header::{HeaderName, HeaderValue};
 use futures_util::StreamExt;
 use futures_util::future::try_join_all;
 use ropeteam_actors::generation::GenerateEvent;
 use ropeteam_engine::request::GenerateRequest;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Response header that names request fields which were not understood.
+pub const IGNORED_FIELDS: HeaderName = HeaderName::from_static("x-ropeteam-ignored-fields");
 
 /// Longest list of names in a header.
 const HEADER_BYTES_MAX: usize = 1024;
@@ -60,14 +64,21 @@ pub fn engine_id(request_id: &str) -> String {
     format!("{request_id}.{}", COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Names as one header value; `None` when there are none. What is no plain name is left out: nothing from a body reaches a header as it
-/// is.
-pub fn header_list(names: &[String]) -> Option<String> {
+/// The response header that names request fields which nobody knows; none when there are none.
+pub fn ignored_header(unknown: &[String]) -> Option<(HeaderName, HeaderValue)> {
+    if !unknown.is_empty() {
+        tracing::debug!(fields = ?unknown, "request fields that are not understood");
+    }
+    let value = HeaderValue::from_str(&header_list(unknown)?).ok()?;
+    Some((IGNORED_FIELDS, value))
+}
+
+/// Names as one header value; `None` when there are none. What is no plain name is left out: nothing from a body reaches a
+/// header as it is.
+fn header_list(names: &[String]) -> Option<String> {
     let plain = |name: &&String| {
-        !name.is_empty()
-            && name
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
+        let harmless = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.');
+        !name.is_empty() && name.bytes().all(harmless)
     };
     let mut list = String::new();
     for name in names.iter().filter(plain) {

@@ -110,7 +110,6 @@ fn limits(config: &Config) -> Limits {
     Limits {
         max_body_bytes: server.max_body_bytes,
         max_concurrent_requests: server.max_queue + running as usize,
-        max_batch_prefill_tokens: model.max_prefill_tokens,
         ..Limits::default()
     }
 }

@@ -5,20 +5,17 @@
 
 use super::chat_wire::{ChatCompletion, ChatFrames, Head};
 use super::fields::{RouteParts, SharedFields, whole};
-use super::{IGNORED_FIELDS, ignored_header, told, top_count, unoffered};
-use crate::http::articles;
+use super::{told, top_count, unoffered};
 use crate::http::refusal::Refusal;
 use crate::http::request_log::LogLine;
-use crate::http::state::{AppState, Serving, unix_seconds};
-use crate::http::{body, json, request_id, sse, submit};
-use actix_web::http::header::{HeaderName, HeaderValue};
+use crate::http::state::{AppState, Serving};
+use crate::http::{body, json, request_id, sse, submit, wall_clock};
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use ropeteam_engine::request::{GenerateRequest, Prompt};
 use ropeteam_models::text::RenderInput;
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use std::time::SystemTime;
 
 /// Fields of this route alone.
 #[derive(Debug, Deserialize)]
@@ -35,11 +32,8 @@ struct ChatFields {
     chat_template_kwargs: Option<Map<String, Value>>,
 }
 
-/// Answers `POST /v1/chat/completions`. With `?prompt=` it is the call of the second article, see `articles.rs`.
+/// Answers `POST /v1/chat/completions`.
 pub async fn route(request: HttpRequest, payload: Payload, state: Data<AppState>) -> HttpResponse {
-    if articles::has_prompt_in_query(&request) {
-        return articles::chat_by_query(request, state).await;
-    }
     let id = request_id::of(&request);
     let mut log = LogLine::new(state.request_log.as_ref(), &id, "/v1/chat/completions");
     match answer(&request, payload, &state, &mut log).await {
@@ -69,36 +63,27 @@ async fn answer(
     log.prompt(|| prompt_text(&generate));
     let head = Head {
         id: format!("chatcmpl-{id}"),
-        created: unix_seconds(SystemTime::now()),
+        created: wall_clock::now(),
         model: serving.model.name().to_owned(),
         logprobs,
         text: serving.text.clone(),
     };
-    let ignored = ignored_header(&unknown);
+    let ignored = submit::ignored_header(&unknown);
     if let Some(wanted) = wanted {
         let frames = ChatFrames::new(head, generate.choices, wanted);
         let running = submit::start(serving, vec![generate], log.take());
         let keep_alive = submit::keep_alive(state, serving);
-        return sse::respond(running, frames, keep_alive, header(ignored)).await;
+        return sse::respond(running, frames, keep_alive, ignored).await;
     }
     let answers = submit::answers(serving, vec![generate], log).await?;
     let answer = answers
         .first()
         .ok_or_else(crate::http::answer::incomplete)?;
     let mut response = HttpResponse::Ok();
-    for pair in header(ignored) {
+    if let Some(pair) = ignored {
         response.insert_header(pair);
     }
     Ok(response.json(ChatCompletion::of(&head, answer)))
-}
-
-/// The ignored fields as a response header.
-pub(super) fn header(ignored: Option<String>) -> Vec<(HeaderName, HeaderValue)> {
-    let value = ignored.and_then(|list| HeaderValue::from_str(&list).ok());
-    value
-        .map(|value| (HeaderName::from_static(IGNORED_FIELDS), value))
-        .into_iter()
-        .collect()
 }
 
 fn prompt_text(request: &GenerateRequest) -> String {

@@ -1,21 +1,19 @@
 //! `POST /v1/completions`: prompts in any of four forms, `echo`, log-probabilities, `best_of`. With `max_tokens` 0 (only beside `echo`) one
 //! token is generated and not shown: the engine always makes one. Not here: shapes of answers (`completions_wire.rs`).
 
-use super::chat::header;
 use super::completions_wire::{CompletionFrames, Head};
 use super::fields::{RouteParts, SharedFields, whole};
 use super::prompts::Prompts;
-use super::{ignored_header, told, top_count, unoffered};
+use super::{told, top_count, unoffered};
 use crate::http::answer::{Answer, Choice};
 use crate::http::refusal::Refusal;
 use crate::http::request_log::LogLine;
-use crate::http::state::{AppState, Serving, unix_seconds};
-use crate::http::{body, json, request_id, sse, submit};
+use crate::http::state::{AppState, Serving};
+use crate::http::{body, json, request_id, sse, submit, wall_clock};
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use ropeteam_engine::request::{GenerateRequest, Prompt};
 use serde::Deserialize;
-use std::time::SystemTime;
 
 /// OpenAI's default.
 const MAX_TOKENS: i64 = 16;
@@ -65,7 +63,7 @@ async fn answer(
             plan.requests.iter().map(|r| &r.prompt).collect::<Vec<_>>()
         )
     });
-    let ignored = header(ignored_header(&unknown));
+    let ignored = submit::ignored_header(&unknown);
     if let Some(wanted) = wanted {
         plan.check_streamable()?;
         let frames = CompletionFrames::new(plan.head, wanted);
@@ -77,7 +75,7 @@ async fn answer(
         answers.iter_mut().for_each(best_first);
     }
     let mut response = HttpResponse::Ok();
-    for pair in ignored {
+    if let Some(pair) = ignored {
         response.insert_header(pair);
     }
     Ok(response.json(plan.head.whole(&answers)))
@@ -151,7 +149,7 @@ impl CompletionFields {
             best_of,
             head: Head {
                 id: format!("cmpl-{id}"),
-                created: unix_seconds(SystemTime::now()),
+                created: wall_clock::now(),
                 model: serving.model.name().to_owned(),
                 logprobs,
                 text: serving.text.clone(),

@@ -14,6 +14,8 @@ use std::collections::BTreeMap;
 const CHOICES_MAX: i64 = 128;
 /// Most alternatives per token.
 pub const TOP_LOGPROBS_MAX: i64 = 20;
+/// Names that mean whatever is served: TGI's own, and what `huggingface_hub` sends to a server that it knows by address only.
+const GENERIC_MODELS: &[&str] = &["tgi", "dummy"];
 /// Longest cache salt.
 const CACHE_SALT_CHARS_MAX: usize = 128;
 /// Most stop strings: OpenAI's 4 is too few for evaluation suites, which send longer lists.
@@ -128,6 +130,7 @@ impl SharedFields {
     /// 404 naming the model.
     pub fn check_model(&self, serving: &Serving) -> Result<(), Refusal> {
         match &self.model {
+            Some(name) if GENERIC_MODELS.contains(&name.as_str()) => Ok(()),
             Some(name) if !serving.model.names.contains(name) => Err(Refusal::no_such_model(name)),
             _ => Ok(()),
         }

@@ -23,16 +23,12 @@ mod usage;
 use super::refusal::Refusal;
 use super::request_log::LogLine;
 use super::state::AppState;
-use super::submit;
 use actix_web::HttpResponse;
 use ropeteam_engine::request::FinishReason;
 use serde::Serialize;
 
 /// What answers carry as `system_fingerprint`.
 const FINGERPRINT: &str = concat!("ropeteam-", env!("CARGO_PKG_VERSION"));
-
-/// Response header that names request fields which were not understood.
-pub const IGNORED_FIELDS: &str = "x-ropeteam-ignored-fields";
 
 /// `finish_reason` of an end that is no failure.
 fn finish_reason(reason: &FinishReason) -> &'static str {
@@ -60,14 +56,6 @@ impl StopReason {
             _ => None,
         }
     }
-}
-
-/// The header for fields that nobody knows; names that cannot stand in a header are left out.
-fn ignored_header(unknown: &[String]) -> Option<String> {
-    if !unknown.is_empty() {
-        tracing::debug!(fields = ?unknown, "request fields that are not understood");
-    }
-    submit::header_list(unknown)
 }
 
 /// Refuses alternatives per token that are out of range.

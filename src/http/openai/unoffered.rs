@@ -26,6 +26,8 @@ const NOT_OFFERED: &[(&str, Neutral)] = &[
     ("grammar", |_| false),
     ("json_schema", |_| false),
     ("suffix", |v| v == ""),
+    ("echo", |v| v == false),
+    ("best_of", |v| v == 1),
     ("modalities", |v| v == &serde_json::json!(["text"])),
     ("audio", |_| false),
     ("prediction", |_| false),

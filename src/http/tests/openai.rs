@@ -384,6 +384,15 @@ async fn wrong_chats_are_refused_by_name() {
 }
 
 #[actix_web::test]
+async fn clients_that_know_no_model_name_are_served() {
+    let state = state().await;
+    for name in ["tgi", "dummy", "other-name"] {
+        let reply = post(&state, "/v1/completions", asked(json!({"model": name}))).await;
+        assert_eq!(reply.json()["model"], "sim");
+    }
+}
+
+#[actix_web::test]
 async fn models_are_listed_with_their_length() {
     let state = state().await;
     let list = get(&state, "/v1/models").await.json();

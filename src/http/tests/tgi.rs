@@ -1,7 +1,7 @@
 //! The TGI routes.
 
 use super::{get, post, serving_state};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::time::Duration;
 
 #[actix_web::test]
@@ -157,38 +157,28 @@ async fn a_stop_sequence_stays_in_the_text_and_ends_the_stream() {
 }
 
 #[actix_web::test]
-async fn the_root_answers_with_an_array_and_the_prompt() {
+async fn the_root_answers_with_an_array_and_repeats_the_prompt_when_told() {
     let state = serving_state(Duration::ZERO).await;
-    let parameters = json!({"max_new_tokens": 2, "ignore_eos": true});
-    let json = post(
-        &state,
-        "/",
-        json!({"inputs": "abc", "parameters": parameters}),
-    )
-    .await
-    .json();
-    assert!(
-        json[0]["generated_text"]
-            .as_str()
-            .unwrap()
-            .starts_with("abc")
-    );
-    let parameters = json!({"max_new_tokens": 2, "ignore_eos": true, "return_full_text": false});
-    let json = post(
-        &state,
-        "/invocations",
-        json!({"inputs": "abc", "parameters": parameters}),
-    )
-    .await
-    .json();
+    let asked = |more: Value| {
+        let mut body =
+            json!({"inputs": "abc", "parameters": {"max_new_tokens": 2, "ignore_eos": true}});
+        let fields = more.as_object().expect("an object").clone();
+        body["parameters"]
+            .as_object_mut()
+            .expect("an object")
+            .extend(fields);
+        body
+    };
+    let json = post(&state, "/invocations", asked(json!({}))).await.json();
     assert_eq!(json[0]["generated_text"].as_str().unwrap().len(), 2);
-    let reply = post(&state, "/", json!({"inputs": "abc", "stream": true})).await;
-    assert!(
-        reply.events().last().unwrap()["generated_text"]
-            .as_str()
-            .unwrap()
-            .starts_with("abc")
-    );
+    let full = asked(json!({"return_full_text": true}));
+    let json = post(&state, "/", full.clone()).await.json();
+    let text = json[0]["generated_text"].as_str().unwrap();
+    assert!(text.starts_with("abc"), "{text}");
+    let mut streamed = full;
+    streamed["stream"] = true.into();
+    let events = post(&state, "/", streamed).await.events();
+    assert_eq!(events.last().unwrap()["generated_text"], text);
 }
 
 #[actix_web::test]

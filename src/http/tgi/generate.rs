@@ -7,7 +7,6 @@ use super::parameters::{Caller, Request, check_unknown};
 use super::wire::{Generated, Show};
 use crate::http::answer::{self, Answer};
 use crate::http::json::parse;
-use crate::http::openai::IGNORED_FIELDS;
 use crate::http::refusal::Refusal;
 use crate::http::request_log::LogLine;
 use crate::http::state::{AppState, Serving};
@@ -84,11 +83,7 @@ async fn answer(
     let bytes = body::read_json(request, payload, state).await?;
     let parsed = parse::<Request>(&bytes)?;
     let unknown = check_unknown(&bytes, parsed.ignored)?;
-    let mut asked = parsed.value;
-    if route == Route::Either && asked.parameters.return_full_text.is_none() {
-        // The original's default for its pipeline `text-generation`.
-        asked.parameters.return_full_text = Some(true);
-    }
+    let asked = parsed.value;
     log.prompt(|| asked.inputs.clone());
     let call = Call {
         asked,
@@ -96,7 +91,7 @@ async fn answer(
             id: submit::engine_id(&request_id::of(request)),
             tenant,
         },
-        ignored: ignored_header(&unknown),
+        ignored: submit::ignored_header(&unknown),
         state,
         serving,
     };
@@ -110,11 +105,6 @@ async fn answer(
     } else {
         call.whole(route == Route::Either, log).await
     }
-}
-
-fn ignored_header(unknown: &[String]) -> Option<(HeaderName, HeaderValue)> {
-    let value = HeaderValue::from_str(&submit::header_list(unknown)?).ok()?;
-    Some((HeaderName::from_static(IGNORED_FIELDS), value))
 }
 
 /// A checked call.
@@ -154,11 +144,7 @@ impl Call<'_> {
             pair("x-compute-type", COMPUTE_TYPE),
             pair("x-compute-characters", characters),
         ];
-        let headers = headers
-            .into_iter()
-            .chain([self.ignored])
-            .flatten()
-            .collect();
+        let headers = headers.into_iter().chain([self.ignored]).flatten();
         let keep_alive = submit::keep_alive(self.state, self.serving);
         let answer = sse::respond(running, frames, keep_alive, headers).await;
         answer.map_err(|refusal| self.asked.in_tgi_words(refusal))

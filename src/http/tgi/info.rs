@@ -14,7 +14,8 @@ struct Info<'a> {
     model_sha: Option<&'a str>,
     model_dtype: String,
     model_device_type: &'a str,
-    model_pipeline_tag: &'static str,
+    /// A model from a folder has none, and so no prompt in front of the text of `/` unless asked for.
+    model_pipeline_tag: Option<&'static str>,
     max_concurrent_requests: usize,
     max_best_of: u32,
     max_stop_sequences: usize,
@@ -40,16 +41,17 @@ pub async fn route(state: Data<AppState>) -> HttpResponse {
         model_sha: model.revision.as_deref(),
         model_dtype: format!("torch.{}", model.dtype),
         model_device_type: &model.device_type,
-        model_pipeline_tag: "text-generation",
+        model_pipeline_tag: None,
         max_concurrent_requests: limits.max_concurrent_requests,
         max_best_of: limits.max_best_of,
         max_stop_sequences: limits.max_stop_sequences,
         max_input_length: max_input_length(serving),
         max_total_tokens: model.max_model_len,
         waiting_served_ratio: 1.2,
-        max_batch_total_tokens: limits
-            .max_batch_total_tokens
-            .unwrap_or(limits.max_batch_prefill_tokens),
+        max_batch_total_tokens: serving
+            .engine
+            .limits()
+            .map_or(0, |limits| limits.pool_tokens),
         max_waiting_tokens: 20,
         validation_workers: 1,
         version: env!("CARGO_PKG_VERSION"),

@@ -9,9 +9,12 @@
 //! | `info.rs`, `tokenize.rs` | the other routes |
 //! | `error.rs` | how a refusal looks |
 //!
-//! What is the original's and looks odd: a temperature of 0 is an error, `top_p` of 1 too; `POST /` answers with an array of one and repeats
-//! the prompt unless told otherwise; the stop sequence stays in the text; `do_sample: false` still samples when a temperature other than
-//! 1, `top_k`, `top_p` or `typical_p` is given, as the original's token chooser does.
+//! What is the original's and looks odd: a temperature of 0 is an error, `top_p` of 1 too; `POST /` answers with an array of one;
+//! the stop sequence stays in the text; `do_sample: false` still samples when a temperature other than 1, `top_k`, `top_p` or
+//! `typical_p` is given, as the original's token chooser does.
+//!
+//! What differs: `POST /` repeats the prompt only when `return_full_text` says so. The original does it by default for its pipeline
+//! `text-generation`, which surprises clients that leave the field out.
 //!
 //! Log-probabilities are those of the model's unmodified distribution.
 
