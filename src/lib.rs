@@ -4,6 +4,7 @@
 pub mod cli;
 pub mod config;
 pub mod devices;
+pub mod exit;
 pub mod http;
 pub mod listen;
 pub mod logging;

@@ -2,8 +2,7 @@
 
 use crate::Machine;
 use crate::aligned::LANES;
-use crate::isa::Kernel;
-use crate::simd::{Bf16, Simd};
+use crate::simd::{Bf16, Kernel, Simd};
 
 /// The column with the highest value, lowest among equals, leaving out `holes` (ascending). NaN counts as minus infinity;
 /// `None` when no column is left.

@@ -45,8 +45,8 @@ pub(crate) fn exp<S: Simd>(simd: S, x: S::V) -> S::V {
 mod tests {
     use super::*;
     use crate::Isa;
-    use crate::isa::Kernel;
     use crate::simd::Bf16;
+    use crate::simd::Kernel;
 
     struct Exp([f32; 16]);
     impl Kernel for Exp {

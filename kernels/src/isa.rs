@@ -1,6 +1,6 @@
 //! Which instructions the kernels use: found out at run time, once, and then a value that stands for the permission.
 
-use crate::simd::{Bf16, portable};
+use crate::simd::{Kernel, portable};
 #[cfg(target_arch = "x86_64")]
 use crate::simd::{avx2, avx512};
 
@@ -17,13 +17,6 @@ enum Level {
     Avx512,
     #[cfg(target_arch = "x86_64")]
     Avx512Bf16,
-}
-
-/// A piece of work written for any instruction set. `run` must be `#[inline(always)]`, and so must all that it calls
-/// on vectors, or it is compiled without the instructions it asks for.
-pub(crate) trait Kernel {
-    type Output;
-    fn run<S: Bf16>(self, simd: S) -> Self::Output;
 }
 
 impl Isa {

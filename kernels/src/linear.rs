@@ -3,8 +3,7 @@
 
 use crate::aligned::{LANES, Line};
 use crate::disjoint::Disjoint;
-use crate::isa::Kernel;
-use crate::simd::Bf16;
+use crate::simd::{Bf16, Kernel};
 use crate::tile::{Bf16Element, Element, SingleElement, accumulate, panels_per_tile, with_rows};
 use crate::{Format, Machine, Matrix};
 

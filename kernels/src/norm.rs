@@ -4,8 +4,7 @@
 use crate::Machine;
 use crate::aligned::LANES;
 use crate::disjoint::Disjoint;
-use crate::isa::Kernel;
-use crate::simd::{Bf16, Simd};
+use crate::simd::{Bf16, Kernel, Simd};
 
 /// `out[r] = x[r] / rms(x[r]) * weight`.
 ///

@@ -1,8 +1,7 @@
 //! Rotary position embedding, in place. Su et al., RoFormer.
 
 use crate::Machine;
-use crate::isa::Kernel;
-use crate::simd::Bf16;
+use crate::simd::{Bf16, Kernel};
 
 /// Cosines and sines of some rows.
 #[derive(Clone, Debug, Default)]

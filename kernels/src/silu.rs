@@ -3,8 +3,7 @@
 use crate::Machine;
 use crate::aligned::LANES;
 use crate::exp::exp;
-use crate::isa::Kernel;
-use crate::simd::{Bf16, Simd};
+use crate::simd::{Bf16, Kernel, Simd};
 
 /// `out = silu(gate) * up`: rows of x are `[gate | up]`, rows of out are `cols` wide.
 ///

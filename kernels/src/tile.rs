@@ -4,8 +4,7 @@
 //! which is what makes a row's bits independent of the rows beside it.
 
 use crate::aligned::{LANES, Line};
-use crate::isa::Kernel;
-use crate::simd::{Bf16, Simd};
+use crate::simd::{Bf16, Kernel, Simd};
 
 /// How numbers are multiplied: what a step of prepared inputs and a line of a panel hold.
 pub(crate) trait Element<S: Bf16>: Copy + 'static {

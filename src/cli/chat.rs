@@ -1,10 +1,10 @@
 //! `ropeteam chat`: a conversation in the terminal.
 
 use super::answer;
-use super::exit::Exit;
 use super::flags::ConfigFlags;
 use super::local::Local;
 use super::sampling::AnswerArgs;
+use crate::exit::Exit;
 use crate::start_error::StartError;
 use rustyline::error::ReadlineError;
 use rustyline::history::MemHistory;

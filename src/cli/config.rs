@@ -1,8 +1,8 @@
 //! `ropeteam config`: check a file, show what is in effect, list all options.
 
-use super::exit::Exit;
 use super::flags::ConfigFlags;
 use crate::config::{check_file, reference, resolve, to_json, to_text};
+use crate::exit::Exit;
 use crate::start_error::StartError;
 use std::path::PathBuf;
 

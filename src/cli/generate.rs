@@ -1,10 +1,10 @@
 //! `ropeteam generate`: one prompt to the terminal.
 
 use super::answer;
-use super::exit::Exit;
 use super::flags::ConfigFlags;
 use super::local::Local;
 use super::sampling::AnswerArgs;
+use crate::exit::Exit;
 use crate::start_error::StartError;
 use ropeteam_engine::request::{FinishReason, Prompt};
 use std::io::{IsTerminal, Read};

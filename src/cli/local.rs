@@ -1,8 +1,8 @@
 //! A model in this very process, for the commands that answer in the terminal.
 
-use super::exit::Exit;
 use super::flags::ConfigFlags;
 use crate::config::{Config, LogLevel, Origin, resolve};
+use crate::exit::Exit;
 use crate::logging;
 use crate::signals::Signals;
 use crate::start_error::StartError;

@@ -3,16 +3,15 @@
 mod answer;
 mod chat;
 mod config;
-mod exit;
 mod flags;
 mod generate;
 mod local;
 mod sampling;
 mod serve;
 
+use crate::exit::{self, Exit};
 use crate::start_error::StartError;
 use clap::{Parser, Subcommand};
-pub use exit::Exit;
 use std::process::ExitCode;
 
 /// Version, in a release with the commit it was built from if that is known.
@@ -81,4 +80,49 @@ fn finish(result: Result<Exit, StartError>) -> Exit {
         eprintln!("ropeteam: error: {error}");
         Exit::from(&error)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    /// Help of all commands one after the other, as a terminal of 100 columns shows it.
+    fn help() -> String {
+        let mut text = String::new();
+        let mut command = Cli::command().term_width(100);
+        command.build();
+        for name in ["serve", "generate", "chat", "config"] {
+            let shown = command
+                .find_subcommand_mut(name)
+                .expect("a command")
+                .render_help();
+            text.push_str(&format!("$ ropeteam {name} --help\n{shown}\n"));
+        }
+        format!("$ ropeteam --help\n{}\n{text}", command.render_help())
+    }
+
+    /// Shows in review how a change of the options looks. To accept it: `UPDATE_HELP=1 cargo test -p ropeteam help`.
+    #[test]
+    fn help_is_as_written_down() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/src/cli/help.txt");
+        let found: Vec<_> = help()
+            .lines()
+            .map(|line| line.trim_end().to_owned())
+            .collect();
+        let found = found.join("\n") + "\n";
+        if std::env::var_os("UPDATE_HELP").is_some() {
+            std::fs::write(file, &found).expect("help.txt can be written");
+        }
+        let written = std::fs::read_to_string(file).expect("help.txt is there");
+        assert!(
+            found == written,
+            "help differs from src/cli/help.txt:\n{found}"
+        );
+    }
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
 }

@@ -1,8 +1,8 @@
 //! `ropeteam serve`.
 
-use super::exit::Exit;
 use super::flags::ConfigFlags;
 use crate::config::resolve;
+use crate::exit::Exit;
 use crate::serve;
 use crate::start_error::StartError;
 

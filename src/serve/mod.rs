@@ -7,8 +7,8 @@
 mod offer;
 mod ports;
 
-use crate::cli::Exit;
 use crate::config::{Config, Resolved};
+use crate::exit::Exit;
 use crate::logging;
 use crate::signals::Signals;
 use crate::start_error::StartError;

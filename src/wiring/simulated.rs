@@ -10,6 +10,7 @@ use ropeteam_engine::executor::Capacity;
 use ropeteam_engine::ids::DeviceId;
 use ropeteam_engine::sampling::SamplingParams;
 use ropeteam_engine::text::TextCodec;
+use ropeteam_models::text::{ChatTemplate, SpecialTokens};
 use ropeteam_sim::codec::{END_OF_TEXT, SimCodec};
 use ropeteam_sim::cost::CostModel;
 use ropeteam_sim::executor::SimExecutor;
@@ -55,7 +56,7 @@ pub fn load(config: &Config) -> Loaded {
             eos_ids: vec![END_OF_TEXT],
             devices: vec![device],
         },
-        chat: Err("the simulated model has no chat template".to_owned()),
+        chat: template(),
         model: ModelCard {
             names: vec![model.served_name.clone().unwrap_or_else(|| NAME.to_owned())],
             root: NAME.to_owned(),
@@ -74,6 +75,13 @@ pub fn load(config: &Config) -> Loaded {
         },
         first_life: None,
     }
+}
+
+/// The turns one after the other.
+fn template() -> Result<Arc<ChatTemplate>, String> {
+    let source = "{% for message in messages %}{{ message.content }} {% endfor %}";
+    let template = ChatTemplate::from_source(source, NAME, &SpecialTokens::default());
+    template.map(Arc::new).map_err(|error| error.to_string())
 }
 
 fn sizes(config: &ModelConfig) -> Sizes {

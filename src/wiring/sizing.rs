@@ -132,6 +132,9 @@ fn blocks_in(
 /// "1.5 GiB", as people read it.
 pub fn bytes(count: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    if count < 1024 {
+        return format!("{count} B");
+    }
     let mut number = count as f64 / 1024.0;
     let mut unit = 0;
     while number >= 1024.0 && unit + 1 < UNITS.len() {
@@ -139,4 +142,77 @@ pub fn bytes(count: u64) -> String {
         unit += 1;
     }
     format!("{number:.1} {}", UNITS[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Inputs, resolve};
+    use ropeteam_models::checkpoint::Checkpoint;
+    use ropeteam_models::families;
+    use std::path::Path;
+
+    const FREE: u64 = 1 << 30;
+
+    fn found(flags: &[(&'static str, &str)], free: u64) -> Result<Sizes, String> {
+        let flags = flags
+            .iter()
+            .map(|(key, word)| (*key, (*word).to_owned()))
+            .collect();
+        let config = resolve(Inputs {
+            flags,
+            ..Inputs::default()
+        })
+        .expect("good flags")
+        .config;
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tiny/llama");
+        let spec =
+            families::spec(Checkpoint::open(&folder).expect("fixture").config()).expect("fixture");
+        sizes(&config.model_config, &spec, Precision::F32, free).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_pool_is_what_the_budget_buys() {
+        let small = found(&[("kv_memory", "1MiB")], FREE).unwrap();
+        let large = found(&[("kv_memory", "2MiB")], FREE).unwrap();
+        assert_eq!(large.kv_blocks, 2 * small.kv_blocks);
+    }
+
+    #[test]
+    fn the_pool_is_not_larger_than_anybody_needs() {
+        let sizes = found(
+            &[
+                ("kv_memory", "95%"),
+                ("max_running", "2"),
+                ("max_model_len", "64"),
+            ],
+            FREE,
+        )
+        .unwrap();
+        assert_eq!(sizes.kv_blocks, 2 * 2 * 64 / 16);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_told_with_the_numbers() {
+        let told = |flags: &[_], free| found(flags, free).unwrap_err();
+        assert!(told(&[], 1000).starts_with("device: weights and activations need "));
+        assert!(
+            told(&[("kv_blocks", "1000000")], FREE).starts_with("device: kv_blocks 1000000 need ")
+        );
+        assert!(
+            told(&[("kv_memory", "10B")], FREE)
+                .starts_with("device: kv_memory of 10 B holds no block of 16 tokens")
+        );
+        assert!(
+            told(&[("max_model_len", "1000000")], FREE).contains("that the model was made for")
+        );
+    }
+
+    #[test]
+    fn bytes_are_told_in_units_that_people_read() {
+        let check = |count, expected: &str| assert_eq!(bytes(count), expected);
+        check(10, "10 B");
+        check(1536, "1.5 KiB");
+        check(3 << 30, "3.0 GiB");
+    }
 }

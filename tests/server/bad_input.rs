@@ -107,14 +107,14 @@ fn a_prompt_that_can_never_fit_is_refused_with_the_numbers() {
         &server,
         post(server.port, "/v1/completions", &body),
         &[400],
-        "128",
+        "127",
     );
     let body = json!({"inputs": "a ".repeat(400), "parameters": {"max_new_tokens": 2}});
     check(
         &server,
         post(server.port, "/generate", &body),
         &[422],
-        "128",
+        "127",
     );
 }
 

@@ -4,8 +4,7 @@ use super::softmax::{GROUPS, Scores, State, TILE};
 use super::{MAX_HEAD_DIM, Query, Task};
 use crate::aligned::{LANES, Line};
 use crate::disjoint::Disjoint;
-use crate::isa::Kernel;
-use crate::simd::{Bf16, Simd};
+use crate::simd::{Bf16, Kernel, Simd};
 use crate::tile::{Bf16Element, Element, SingleElement, accumulate, panels_per_tile, with_rows};
 use crate::{Format, KvCache};
 

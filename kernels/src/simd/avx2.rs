@@ -2,7 +2,7 @@
 
 use super::{Bf16, Simd, by_intrinsics};
 use crate::aligned::{LANES, Line};
-use crate::isa::Kernel;
+use crate::simd::Kernel;
 use std::arch::x86_64::*;
 
 /// The permission to use AVX2 and FMA.

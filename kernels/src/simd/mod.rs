@@ -90,6 +90,13 @@ pub(crate) trait Bf16: Simd {
     fn dot(self, x: Self::X, w: Self::W, acc: Self::V) -> Self::V;
 }
 
+/// A piece of work written for any instruction set. `run` must be `#[inline(always)]`, and so must all that it calls
+/// on vectors, or it is compiled without the instructions it asks for.
+pub(crate) trait Kernel {
+    type Output;
+    fn run<S: Bf16>(self, simd: S) -> Self::Output;
+}
+
 #[inline(always)]
 fn fold(lanes: [f32; LANES], op: impl Fn(f32, f32) -> f32) -> f32 {
     let mut lanes = lanes;
