@@ -327,6 +327,43 @@ fn a_reader_opens_at_most_twelve_files_from_the_route_to_the_kernel() {
     }
 }
 
+/// Files of one folder and which of their neighbours each names by `super::`.
+fn neighbour_graph(folder: &str, sources: &[Source]) -> BTreeMap<String, BTreeSet<String>> {
+    let stem = |path: &str| {
+        path.rsplit('/')
+            .next()
+            .unwrap_or(path)
+            .trim_end_matches(".rs")
+            .to_owned()
+    };
+    let inside = |s: &&Source| {
+        s.path
+            .rsplit_once('/')
+            .is_some_and(|(parent, _)| parent == folder)
+    };
+    let files: Vec<_> = sources.iter().filter(inside).collect();
+    let names: BTreeSet<_> = files.iter().map(|s| stem(&s.path)).collect();
+    let mut graph = BTreeMap::new();
+    for source in files
+        .iter()
+        .filter(|s| !["mod", "lib", "main"].contains(&stem(&s.path).as_str()))
+    {
+        let named = code_lines(source).flat_map(|(_, line)| names_after("super::", line));
+        let named = named.filter(|name| names.contains(name)).collect();
+        graph.insert(stem(&source.path), named);
+    }
+    graph
+}
+
+fn names_after<'a>(prefix: &'a str, line: &'a str) -> impl Iterator<Item = String> + 'a {
+    let name = |part: &str| {
+        part.chars()
+            .take_while(|c| c.is_alphanumeric() || *c == '_')
+            .collect()
+    };
+    line.split(prefix).skip(1).map(name)
+}
+
 /// Top-level modules of a crate and which of them each names by `crate::`.
 fn module_graph(folder: &str) -> BTreeMap<String, BTreeSet<String>> {
     let sources = sources();
@@ -350,17 +387,8 @@ fn module_graph(folder: &str) -> BTreeMap<String, BTreeSet<String>> {
             continue;
         }
         let named: &mut BTreeSet<String> = graph.entry(module.clone()).or_default();
-        for (_, line) in code_lines(source) {
-            for part in line.split("crate::").skip(1) {
-                let name: String = part
-                    .chars()
-                    .take_while(|c| c.is_alphanumeric() || *c == '_')
-                    .collect();
-                if name != module && modules.contains(&name) {
-                    named.insert(name);
-                }
-            }
-        }
+        let found = code_lines(source).flat_map(|(_, line)| names_after("crate::", line));
+        named.extend(found.filter(|name| *name != module && modules.contains(name)));
     }
     graph
 }
@@ -401,6 +429,29 @@ fn no_circle_between_modules() {
             assert!(
                 circle.is_none(),
                 "modules of {folder} name each other in a circle: {circle:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn no_circle_between_neighbouring_files() {
+    let sources = sources();
+    let folders: BTreeSet<_> = sources
+        .iter()
+        .filter_map(|s| s.path.rsplit_once('/'))
+        .collect();
+    for folder in folders
+        .iter()
+        .map(|(parent, _)| parent)
+        .collect::<BTreeSet<_>>()
+    {
+        let graph = neighbour_graph(folder, &sources);
+        for file in graph.keys() {
+            let circle = find_circle(&graph, &mut vec![file.clone()]);
+            assert!(
+                circle.is_none(),
+                "files in {folder} name each other in a circle: {circle:?}"
             );
         }
     }

@@ -4,6 +4,7 @@ mod error;
 mod file;
 mod kind;
 mod options;
+mod origin;
 mod resolve;
 mod show;
 mod strict_json;
@@ -15,7 +16,8 @@ pub use options::{
     Config, DebugConfig, Dtype, LogFormat, LogLevel, LogRequests, ModelConfig, NOT_OFFERED,
     OPTIONS, OptionSpec, ServerConfig,
 };
-pub use resolve::{Inputs, Origin, Resolved, Setting, resolve};
+pub use origin::Origin;
+pub use resolve::{Inputs, Resolved, Setting, resolve};
 pub use show::{reference, to_json, to_text};
 
 /// The embedded default, every option at its default value.

@@ -3,10 +3,10 @@
 use super::error::{ConfigError, Place};
 use super::file;
 use super::options::{Config, OPTIONS, OptionSpec};
+use super::origin::Origin;
 use super::words;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// Where settings come from.
@@ -18,33 +18,6 @@ pub struct Inputs {
     pub env: Vec<(String, String)>,
     /// Configuration file; `ROPETEAM_CONFIG` is looked at when there is none.
     pub file: Option<PathBuf>,
-}
-
-/// Where a setting came from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// Nobody set it.
-    Default,
-    /// It follows from another option.
-    Rule(&'static str),
-    /// A configuration file.
-    File(PathBuf),
-    /// Its environment variable.
-    Env,
-    /// Its flag.
-    Flag,
-}
-
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Origin::Default => f.write_str("default"),
-            Origin::Rule(why) => f.write_str(why),
-            Origin::File(file) => write!(f, "{}", file.display()),
-            Origin::Env => f.write_str("environment"),
-            Origin::Flag => f.write_str("flag"),
-        }
-    }
 }
 
 /// The value of an option and where it came from.

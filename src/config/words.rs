@@ -3,7 +3,7 @@
 use super::error::{ConfigError, Place};
 use super::file;
 use super::options::{NOT_OFFERED, OPTIONS, option};
-use super::resolve::Origin;
+use super::origin::Origin;
 use serde_json::Value;
 
 type Found = Vec<(&'static str, (Value, Origin))>;

@@ -1,7 +1,6 @@
 //! A tokenizer of Hugging Face's `tokenizers` crate as the engine's `TextCodec`.
-//! Not here: decoding token by token (`decode.rs`), GGUF vocabularies (`gguf.rs`).
+//! Not here: what is known of its tokens (`vocabulary.rs`), decoding token by token (`decode.rs`), GGUF vocabularies (`gguf.rs`).
 
-use std::collections::HashSet;
 use std::fs;
 use std::ops::Range;
 use std::path::Path;
@@ -14,10 +13,8 @@ use tokenizers::Tokenizer;
 
 use super::TokenizerError;
 use super::decode::Decoder;
-use super::pieces::{Piece, Scheme};
-
-/// No model's vocabulary comes near; a file that claims more would make us count holes for ever.
-const MAX_VOCABULARY: u32 = 1 << 24;
+use super::pieces::Piece;
+use super::vocabulary::Vocabulary;
 
 /// A model's tokenizer. Cheap to clone.
 #[derive(Clone)]
@@ -32,17 +29,6 @@ pub struct OffsetToken {
     pub id: TokenId,
     /// Where it stands in the text, in bytes; empty for a token that the tokenizer added.
     pub bytes: Range<usize>,
-}
-
-/// The tokenizer and what was computed from it once.
-pub(super) struct Vocabulary {
-    tokenizer: Tokenizer,
-    scheme: Scheme,
-    special: HashSet<u32>,
-    /// All ids are below.
-    limit: u32,
-    /// Ids below `limit` without a token, ascending.
-    holes: Vec<u32>,
 }
 
 impl Codec {
@@ -71,42 +57,9 @@ impl Codec {
         Self::new(tokenizer, origin)
     }
 
-    pub(super) fn new(mut tokenizer: Tokenizer, origin: &str) -> Result<Self, TokenizerError> {
-        // These settings served training. A server that cut prompts or padded them would answer another question.
-        tokenizer.with_padding(None);
-        tokenizer
-            .with_truncation(None)
-            .map_err(|e| TokenizerError::Invalid {
-                origin: origin.to_owned(),
-                detail: e.to_string(),
-            })?;
-        let mut ids: Vec<u32> = tokenizer.get_vocab(true).into_values().collect();
-        ids.sort_unstable();
-        ids.dedup();
-        let last = match ids.last() {
-            Some(&last) if last < MAX_VOCABULARY => last,
-            last => {
-                return Err(TokenizerError::Invalid {
-                    origin: origin.to_owned(),
-                    detail: format!("the highest token id is {last:?}"),
-                });
-            }
-        };
-        let special = tokenizer.get_added_tokens_decoder();
-        let vocabulary = Vocabulary {
-            scheme: Scheme::of(&tokenizer),
-            special: special
-                .iter()
-                .filter(|(_, token)| token.special)
-                .map(|(&id, _)| id)
-                .collect(),
-            limit: last + 1,
-            holes: gaps(&ids),
-            tokenizer,
-        };
-        Ok(Self {
-            vocabulary: Arc::new(vocabulary),
-        })
+    pub(super) fn new(tokenizer: Tokenizer, origin: &str) -> Result<Self, TokenizerError> {
+        let vocabulary = Arc::new(Vocabulary::of(tokenizer, origin)?);
+        Ok(Self { vocabulary })
     }
 
     /// Which of a model's `columns` logits have a token.
@@ -198,39 +151,8 @@ impl TextCodec for Codec {
     }
 }
 
-impl Vocabulary {
-    pub fn scheme(&self) -> Scheme {
-        self.scheme
-    }
-
-    /// What a token contributes; `None` for an id without a token, or a special token that is to be skipped.
-    pub fn piece(&self, id: TokenId, skip_special: bool) -> Option<Piece> {
-        if skip_special && self.special.contains(&id.0) {
-            return None;
-        }
-        let token = self.tokenizer.id_to_token(id.0)?;
-        Some(self.scheme.piece(&token))
-    }
-
-    /// Decoding by the tokenizer itself; empty where it fails.
-    pub fn decode(&self, ids: &[u32], skip_special: bool) -> String {
-        self.tokenizer.decode(ids, skip_special).unwrap_or_default()
-    }
-}
-
 fn refused(error: &dyn std::fmt::Display) -> TextError {
     TextError(format!("the text cannot be tokenised: {error}"))
-}
-
-/// The numbers from 0 that are missing in ascending `ids`.
-fn gaps(ids: &[u32]) -> Vec<u32> {
-    let mut next = 0;
-    let mut missing = Vec::new();
-    for &id in ids {
-        missing.extend(next..id);
-        next = id + 1;
-    }
-    missing
 }
 
 #[cfg(test)]

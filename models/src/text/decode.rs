@@ -13,8 +13,8 @@ use std::sync::Arc;
 use ropeteam_engine::ids::TokenId;
 use ropeteam_engine::text::TokenDecoder;
 
-use super::codec::Vocabulary;
 use super::pieces::{Piece, Scheme};
+use super::vocabulary::Vocabulary;
 
 /// Text that ends in U+FFFD is held back up to this length.
 const HELD_BYTES: usize = 256;
@@ -57,7 +57,7 @@ struct ByteRun {
 impl Decoder {
     /// A decoder for text that follows `context`.
     pub fn new(vocabulary: Arc<Vocabulary>, context: &[TokenId], skip_special: bool) -> Self {
-        let joiner = match vocabulary.scheme() {
+        let joiner = match vocabulary.scheme {
             Scheme::ByteLevel => {
                 Joiner::Bytes(OpenBytes::after(&vocabulary, context, skip_special))
             }

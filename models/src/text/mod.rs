@@ -40,15 +40,14 @@ mod codec;
 mod decode;
 mod error;
 mod gguf;
-
 mod pieces;
 mod special_tokens;
 mod template;
+mod vocabulary;
 
 pub use codec::{Codec, OffsetToken};
 pub use error::{TemplateError, TokenizerError};
 pub use gguf::GgufText;
-
 pub use special_tokens::SpecialTokens;
 pub use template::{ChatTemplate, Clock, RenderInput};
 
