@@ -1,6 +1,5 @@
 //! The exit codes, one per cause.
 
-use crate::config::ConfigError;
 use crate::start_error::StartError;
 
 /// How the process ended.
@@ -27,18 +26,15 @@ pub enum Exit {
 
 /// The table of exit codes at the end of `--help`.
 pub const HELP: &str = "\
-Exit codes: 0 done, 1 other failure, 2 configuration, 3 model, 4 address in use or not ours, 5 device or memory,
-6 requests were cut at the drain deadline, 7 ended by a second signal.";
+Exit codes:
+  0  done                            4  an address is in use or not ours
+  1  any other failure               5  the device, or its memory, is not enough
+  2  wrong flags or configuration    6  requests were cut at the drain deadline
+  3  the model cannot be used        7  a second signal ended it at once";
 
 impl From<Exit> for std::process::ExitCode {
     fn from(exit: Exit) -> Self {
         std::process::ExitCode::from(exit as u8)
-    }
-}
-
-impl From<&ConfigError> for Exit {
-    fn from(_: &ConfigError) -> Self {
-        Exit::Config
     }
 }
 

@@ -29,7 +29,7 @@ pub struct ChatArgs {
     #[command(flatten)]
     answer: AnswerArgs,
     #[command(flatten)]
-    config: ConfigFlags,
+    config: ConfigFlags<false>,
 }
 
 /// Runs the command.

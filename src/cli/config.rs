@@ -20,7 +20,7 @@ pub enum ConfigCommand {
         #[arg(long)]
         json: bool,
         #[command(flatten)]
-        flags: Box<ConfigFlags>,
+        flags: Box<ConfigFlags<true>>,
     },
     /// List all options as a table in Markdown
     Reference,

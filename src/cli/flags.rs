@@ -5,14 +5,24 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use std::path::PathBuf;
 
-/// The options given on the command line.
+/// The options given on the command line: all of them with `SERVER`, else those that matter without one.
 #[derive(Clone, Debug, Default)]
-pub struct ConfigFlags {
+pub struct ConfigFlags<const SERVER: bool> {
     file: Option<PathBuf>,
     words: Vec<(&'static str, String)>,
 }
 
-impl ConfigFlags {
+/// Options of the server that matter for a model in this process too.
+const LOCAL: &[&str] = &["timeout_ms", "step_timeout_ms", "log_level", "log_format"];
+
+impl<const SERVER: bool> ConfigFlags<SERVER> {
+    fn options() -> impl Iterator<Item = &'static OptionSpec> {
+        let offered = |spec: &&OptionSpec| {
+            SERVER || spec.section != "server_config" || LOCAL.contains(&spec.key)
+        };
+        OPTIONS.iter().filter(offered)
+    }
+
     /// These flags together with the process's environment.
     pub fn into_inputs(self) -> Inputs {
         let text = |word: std::ffi::OsString| word.to_string_lossy().into_owned();
@@ -27,9 +37,9 @@ impl ConfigFlags {
     }
 }
 
-impl FromArgMatches for ConfigFlags {
+impl<const SERVER: bool> FromArgMatches for ConfigFlags<SERVER> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let mut flags = ConfigFlags::default();
+        let mut flags = Self::default();
         flags.update_from_arg_matches(matches)?;
         Ok(flags)
     }
@@ -39,7 +49,7 @@ impl FromArgMatches for ConfigFlags {
         let given = |key| matches.value_source(key) == Some(ValueSource::CommandLine);
         let word =
             |spec: &OptionSpec| Some((spec.key, matches.get_one::<String>(spec.key)?.clone()));
-        self.words = OPTIONS.iter().filter_map(word).collect();
+        self.words = Self::options().filter_map(word).collect();
         let refused = NOT_OFFERED.iter().filter(|(key, _)| given(*key));
         self.words
             .extend(refused.map(|(key, _)| (*key, String::new())));
@@ -47,18 +57,19 @@ impl FromArgMatches for ConfigFlags {
     }
 }
 
-impl Args for ConfigFlags {
+impl<const SERVER: bool> Args for ConfigFlags<SERVER> {
     fn augment_args(command: Command) -> Command {
         let file = Arg::new("config")
             .long("config")
             .value_name("FILE")
+            .help_heading(None)
             .value_parser(clap::value_parser!(PathBuf));
         let file =
             file.help("Configuration file in JSON; flags and ROPETEAM_ variables win over it");
         let refused = NOT_OFFERED.iter().map(|(key, _)| refused_flag(key));
         command
             .arg(file)
-            .args(OPTIONS.iter().map(flag))
+            .args(Self::options().map(flag))
             .args(refused)
     }
 
@@ -75,7 +86,7 @@ fn flag(spec: &'static OptionSpec) -> Arg {
         .help(format!("{} [default: {default}]", spec.summary()))
         .help_heading(match spec.section {
             "model_config" => "Model and batching",
-            _ => "Server",
+            _ => "Running",
         })
         .hide(spec.hidden())
         // So that "-1" is refused with the option's range and not as an unknown flag.

@@ -26,7 +26,7 @@ pub struct GenerateArgs {
     #[command(flatten)]
     answer: AnswerArgs,
     #[command(flatten)]
-    config: ConfigFlags,
+    config: ConfigFlags<false>,
 }
 
 /// Runs the command.

@@ -28,7 +28,7 @@ impl Local {
     /// # Errors
     /// Why it could not start, or what the work met.
     pub fn run(
-        flags: ConfigFlags,
+        flags: ConfigFlags<false>,
         work: impl AsyncFnOnce(Local) -> Result<Exit, StartError>,
     ) -> Result<Exit, StartError> {
         let resolved = resolve(flags.into_inputs())?;

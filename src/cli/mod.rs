@@ -19,11 +19,11 @@ pub const VERSION: &str = env!("SERVER_VERSION");
 
 const EXAMPLES: &str = "\
 Examples:
-  ropeteam serve                                 the default model, SmolLM2-135M-Instruct, on port 1025
-  ropeteam serve --model ./Qwen3-0.6B            a folder in Hugging Face format, or a GGUF file
-  ropeteam generate \"Once upon a time\"          one prompt, in the terminal
-  ropeteam chat                                  a conversation, in the terminal
-  ropeteam config show                           what is in effect and where it came from
+  ropeteam serve                          the default model, on port 1025
+  ropeteam serve --model ./Qwen3-0.6B     a folder in Hugging Face format, or a GGUF file
+  ropeteam generate \"Once upon a time\"   one prompt, in the terminal
+  ropeteam chat                           a conversation, in the terminal
+  ropeteam config show                    what is in effect and where it came from
 ";
 
 const SERVE_EXAMPLES: &str = "\

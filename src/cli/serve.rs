@@ -10,7 +10,7 @@ use crate::start_error::StartError;
 #[derive(Debug, clap::Args)]
 pub struct ServeArgs {
     #[command(flatten)]
-    config: ConfigFlags,
+    config: ConfigFlags<true>,
 }
 
 /// Runs the command.
