@@ -216,14 +216,15 @@ pub trait Device {
         out: &mut Vec<f32>,
     ) -> Result<(), DeviceError>;
 
-    /// Per row the column with the highest value below `cols` that `allowed` permits (lowest among equals); appends to `out`.
+    /// Per row the column with the highest value that `allowed` permits (lowest among equals), `None` where all are NaN or
+    /// minus infinity; appends to `out`.
     fn read_argmax(
         &mut self,
         x: Act,
         first: usize,
         rows: usize,
         allowed: &ColumnMask,
-        out: &mut Vec<u32>,
+        out: &mut Vec<Option<u32>>,
     ) -> Result<(), DeviceError>;
 }
 

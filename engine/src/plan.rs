@@ -72,7 +72,7 @@ pub struct StepOutput {
 /// What a chunk got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChunkResult {
-    /// It wanted nothing.
+    /// It wanted nothing, or wanted the best id where no logit is a number.
     Nothing,
     /// The best id.
     Best(TokenId),

@@ -112,10 +112,14 @@ fn reads(device: &mut dyn Device, x: Act) {
         "rows past all numbers",
         device.read_rows(x, usize::MAX, 2, &mut Vec::new()),
     );
-    let mut argmax =
-        |limit, holes| device.read_argmax(x, 0, 1, &ColumnMask { limit, holes }, &mut Vec::new());
-    refused("a limit beyond the row", argmax(4, vec![]));
-    refused("no column", argmax(2, vec![0, 1]));
+    let wide = ColumnMask {
+        limit: 4,
+        holes: vec![],
+    };
+    refused(
+        "a limit beyond the row",
+        device.read_argmax(x, 0, 1, &wide, &mut Vec::new()),
+    );
 }
 
 fn attentions(device: &mut dyn Device) {

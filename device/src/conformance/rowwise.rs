@@ -175,11 +175,15 @@ fn argmax(session: &mut Session) {
             .expect("read_argmax");
         found
     };
-    assert_eq!(best(&[]), [1, 1, 3, 0], "argmax");
-    assert_eq!(best(&[1]), [2, 0, 3, 0], "argmax beside a hole");
+    assert_eq!(best(&[]), [Some(1), Some(1), Some(3), None], "argmax");
+    assert_eq!(
+        best(&[1]),
+        [Some(2), Some(0), Some(3), None],
+        "argmax beside a hole"
+    );
     assert_eq!(
         best(&[0, 1, 3]),
-        [2, 2, 2, 2],
+        [Some(2), Some(2), None, None],
         "argmax with one column left"
     );
 }

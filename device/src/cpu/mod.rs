@@ -281,17 +281,17 @@ impl Device for CpuDevice {
         first: usize,
         rows: usize,
         allowed: &ColumnMask,
-        out: &mut Vec<u32>,
+        out: &mut Vec<Option<u32>>,
     ) -> Result<(), DeviceError> {
         let op = "read_argmax";
         let cols = self.buffers.cols(op, x)?;
         ensure(allowed.limit <= cols, op, || {
             format!("limit {} in rows of {cols}", allowed.limit)
         })?;
-        for row in self.buffers.range(op, x, first, rows)?.chunks_exact(cols) {
-            let best = kernels::argmax(&self.machine, &row[..allowed.limit], &allowed.holes);
-            out.push(best.ok_or_else(|| shape_error(op, "no column is allowed".to_owned()))?);
-        }
+        let rows = self.buffers.range(op, x, first, rows)?.chunks_exact(cols);
+        out.extend(
+            rows.map(|row| kernels::argmax(&self.machine, &row[..allowed.limit], &allowed.holes)),
+        );
         Ok(())
     }
 }

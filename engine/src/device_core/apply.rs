@@ -161,7 +161,7 @@ fn check_shape(chunks: &[Chunk], output: &StepOutput, vocab: u32) -> Result<(), 
         |first: usize, count: usize| first.checked_add(count).is_some_and(|end| end <= rows);
     for (chunk, result) in chunks.iter().zip(&output.results) {
         let fits = match (chunk.want, *result) {
-            (Want::Nothing, ChunkResult::Nothing) => true,
+            (Want::Nothing | Want::Argmax, ChunkResult::Nothing) => true,
             (Want::Argmax, ChunkResult::Best(TokenId(id))) => id < vocab,
             (Want::LastLogits, ChunkResult::Logits { first, count: 1 }) => has_rows(first, 1),
             (Want::AllLogits, ChunkResult::Logits { first, count }) => {

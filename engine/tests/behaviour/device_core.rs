@@ -233,12 +233,15 @@ fn a_row_without_a_sound_token_ends_its_own_sequence_only() {
     suspicious.logprobs = Some(0);
     device.core.assign(suspicious).unwrap();
     device.core.assign(work(2, &prompt(5), 5)).unwrap();
+    device.core.assign(work(3, &prompt(6), 5)).unwrap();
     let plan = device.core.plan(Time::default()).unwrap();
     assert_eq!(plan.chunks[0].want, Want::LastLogits);
+    assert_eq!(plan.chunks[2].want, Want::Argmax);
     let output = StepOutput {
         results: vec![
             ChunkResult::Logits { first: 0, count: 1 },
             ChunkResult::Best(TokenId(3)),
+            ChunkResult::Nothing,
         ],
         logits: vec![f32::NAN; crate::toy::VOCAB as usize],
         vocab: crate::toy::VOCAB as usize,
@@ -250,6 +253,7 @@ fn a_row_without_a_sound_token_ends_its_own_sequence_only() {
         (updates[1].finish, updates[1].tokens[0].id),
         (None, TokenId(3))
     );
+    assert_eq!(updates[2].finish, Some(DeviceFinish::BadLogits));
     device.core.check().unwrap();
 }
 
