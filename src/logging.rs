@@ -11,6 +11,8 @@ pub fn start(config: &ServerConfig) {
     let terminal = std::io::stderr().is_terminal();
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
+        // A full disk or a closed pipe behind stderr costs log lines. To complain about it on stderr would panic.
+        .log_internal_errors(false)
         .with_writer(std::io::stderr);
     let text = match config.log_format {
         LogFormat::Auto => terminal,

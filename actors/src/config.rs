@@ -27,7 +27,7 @@ pub struct EngineConfig {
     pub request_timeout: Duration,
     /// A sequence that was interrupted so many times ends with `DeviceError`: it may be what kills the devices.
     pub max_interruptions: u32,
-    /// Events a client may leave unread; one that falls further behind is cancelled.
+    /// Events a client may leave unread per choice; one that falls further behind is cancelled.
     pub client_buffer: usize,
     /// Events the slowest subscriber of the bus may leave unread before it loses the oldest.
     pub bus_buffer: usize,

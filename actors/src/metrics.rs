@@ -93,7 +93,11 @@ impl Metrics {
                 device,
                 epoch,
                 capacity,
-            } => up(*device, *epoch, capacity),
+            } => {
+                up(*device, *epoch, capacity);
+                // There from the start, so that its first increase can be seen.
+                counter!(m::PREEMPTIONS.name, "device" => device.to_string()).increment(0);
+            }
             Event::DeviceDied { device, .. } => down(*device),
             Event::Restarting { device, cause, .. } => {
                 let device = device.to_string();

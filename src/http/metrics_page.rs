@@ -7,6 +7,7 @@ use super::refusal::{Kind, Refusal};
 use super::state::AppState;
 use actix_web::HttpResponse;
 use actix_web::web::Data;
+use ropeteam_actors::Limits;
 use ropeteam_engine::observe::metric::{self, Kind as MetricKind, Metric};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -49,6 +50,10 @@ const ALIASES: &[(&str, Metric)] = &[
         "vllm:request_generation_tokens",
         metric::REQUEST_GENERATED_TOKENS,
     ),
+    (
+        "vllm:request_max_num_generation_tokens",
+        metric::REQUEST_GENERATED_TOKENS,
+    ),
     ("vllm:request_params_max_tokens", metric::REQUEST_MAX_TOKENS),
     ("vllm:iteration_tokens_total", metric::BATCH_TOKENS),
     ("tgi_queue_size", metric::REQUESTS_WAITING),
@@ -65,11 +70,12 @@ pub async fn route(state: Data<AppState>) -> HttpResponse {
     };
     handle.run_upkeep();
     let mut page = handle.render();
-    let model = state
-        .serving
-        .get()
-        .map_or("", |serving| serving.model.name());
+    let serving = state.serving.get();
+    let model = serving.map_or("", |serving| serving.model.name());
     add_aliases(&mut page, model);
+    if let Some(limits) = serving.and_then(|serving| serving.engine.limits()) {
+        add_cache_config(&mut page, model, &limits);
+    }
     HttpResponse::Ok()
         .insert_header(("content-type", CONTENT_TYPE))
         .body(page)
@@ -104,6 +110,16 @@ fn add_aliases(page: &mut String, model: &str) {
         }
     }
     page.push_str(&more);
+}
+
+/// vLLM's name for the shape of the KV cache, which gateways read to weigh servers.
+fn add_cache_config(page: &mut String, model: &str, limits: &Limits) {
+    let blocks = limits.pool_tokens / limits.block_size.max(1);
+    let size = limits.block_size;
+    let sample = format!("{{block_size=\"{size}\",num_gpu_blocks=\"{blocks}\"}} 1");
+    page.push_str("# HELP vllm:cache_config_info Shape of the KV cache of each device.\n");
+    page.push_str("# TYPE vllm:cache_config_info gauge\n");
+    let _ = writeln!(page, "vllm:cache_config_info{}", labelled(&sample, model));
 }
 
 fn kind_word(kind: MetricKind) -> &'static str {
@@ -167,6 +183,20 @@ mod tests {
             assert!(page.lines().any(|found| found == line), "{line} in\n{page}");
         }
         assert!(!page.contains("tgi_queue_size"), "nothing is made up");
+    }
+
+    #[test]
+    fn gateways_find_the_shape_of_the_cache() {
+        let mut page = String::new();
+        let limits = Limits {
+            max_model_len: 512,
+            pool_tokens: 640,
+            block_size: 16,
+            vocab: 100,
+        };
+        add_cache_config(&mut page, "m", &limits);
+        let line = "vllm:cache_config_info{model_name=\"m\",engine=\"0\",block_size=\"16\",num_gpu_blocks=\"40\"} 1";
+        assert_eq!(page.lines().last(), Some(line));
     }
 
     #[test]

@@ -166,7 +166,10 @@ impl Refusal {
             | FinishReason::StopToken(_)
             | FinishReason::StopString(_)
             | FinishReason::Length => return None,
-            FinishReason::Cancelled => (Kind::Cancelled, "the request was cancelled by the server"),
+            FinishReason::Cancelled => (
+                Kind::Cancelled,
+                "the request was cancelled: its client does not read fast enough",
+            ),
             FinishReason::Timeout => (
                 Kind::Deadline,
                 "the request did not finish within its time limit",

@@ -6,8 +6,8 @@ use super::request_log::LogLine;
 use super::sse::{KeepAlive, Running, TaggedEvents};
 use super::state::{AppState, Serving};
 use actix_web::http::header::{HeaderName, HeaderValue};
-use futures_util::StreamExt;
-use futures_util::future::try_join_all;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{StreamExt, TryStreamExt};
 use ropeteam_actors::generation::GenerateEvent;
 use ropeteam_engine::request::GenerateRequest;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,6 +18,21 @@ pub const IGNORED_FIELDS: HeaderName = HeaderName::from_static("x-ropeteam-ignor
 /// Longest list of names in a header.
 const HEADER_BYTES_MAX: usize = 1024;
 
+/// Refuses a call that asks for more sequences at once than could ever wait: it would be told to try again for ever.
+///
+/// # Errors
+/// Names the field that multiplies them, with the numbers.
+pub fn check_count(serving: &Serving, requests: &[GenerateRequest]) -> Result<(), Refusal> {
+    let field = if requests.len() > 1 { "prompt" } else { "n" };
+    let limit = serving.engine.config().max_queue;
+    let asked: usize = requests.iter().map(|r| r.choices as usize).sum();
+    if asked <= limit {
+        return Ok(());
+    }
+    let message = format!("{field} asks for {asked} sequences; this server takes {limit} at once");
+    Err(Refusal::invalid(field, message))
+}
+
 /// Runs all requests to their ends, side by side. One failure fails (and cancels) all.
 ///
 /// # Errors
@@ -27,11 +42,20 @@ pub async fn answers(
     requests: Vec<GenerateRequest>,
     log: &mut LogLine,
 ) -> Result<Vec<Answer>, Refusal> {
-    let running = requests.into_iter().map(|request| {
+    let running = requests.into_iter().enumerate().map(|(prompt, request)| {
         let choices = request.choices;
-        collect(serving.engine.generate(request), choices)
+        let events = serving.engine.generate(request);
+        async move {
+            collect(events, choices)
+                .await
+                .map(|answer| (prompt, answer))
+        }
     });
-    let answers = try_join_all(running).await?;
+    // Unordered, so that a failure is heard at once, whichever prompt it hits.
+    let running: FuturesUnordered<_> = running.collect();
+    let mut answers: Vec<(usize, Answer)> = running.try_collect().await?;
+    answers.sort_by_key(|(prompt, _)| *prompt);
+    let answers: Vec<Answer> = answers.into_iter().map(|(_, answer)| answer).collect();
     for answer in &answers {
         log.answer(answer);
     }

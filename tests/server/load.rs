@@ -99,3 +99,51 @@ fn waiting_too_long_in_the_queue_is_told() {
         refused.body
     );
 }
+
+#[test]
+fn more_sequences_than_could_ever_wait_are_refused_with_the_numbers() {
+    let server = Server::start("llama", &["--max-queue", "3"]);
+    let fits = json!({"model": "m", "prompt": ["a", "b", "c"], "max_tokens": 2});
+    let answer = post(server.port, "/v1/completions", &fits);
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    let list = json!({"model": "m", "prompt": ["a", "b", "c", "d"], "max_tokens": 2});
+    let choices = json!({"model": "m", "prompt": "a", "n": 4, "max_tokens": 2});
+    for (field, body) in [("prompt", list), ("n", choices)] {
+        let refused = post(server.port, "/v1/completions", &body);
+        assert_eq!(refused.status, 400, "{}", refused.body);
+        let message = &refused.json()["error"]["message"];
+        assert_eq!(
+            message.as_str(),
+            Some(&*format!(
+                "{field} asks for 4 sequences; this server takes 3 at once"
+            ))
+        );
+    }
+}
+
+#[test]
+fn a_list_that_is_refused_in_part_is_refused_at_once() {
+    let flags = [
+        "--max-running",
+        "1",
+        "--max-queue",
+        "3",
+        "--debug-step-delay-ms",
+        "20",
+    ];
+    let server = Server::start("llama", &flags);
+    let _running = open(server.port, "/v1/completions", &request(true));
+    server.wait_metric("ropeteam_requests_running", 1.0);
+    let _queued = open(server.port, "/v1/completions", &request(true));
+    server.wait_metric("ropeteam_requests_waiting", 1.0);
+    let asked = Instant::now();
+    let list = json!({"model": "m", "prompt": ["a", "b", "c"], "max_tokens": 60});
+    let refused = post(server.port, "/v1/completions", &list);
+    assert_eq!(refused.status, 429, "{}", refused.body);
+    assert!(
+        asked.elapsed() < Duration::from_millis(500),
+        "refused only after {:?}",
+        asked.elapsed()
+    );
+    server.wait_metric("ropeteam_requests_waiting", 1.0);
+}

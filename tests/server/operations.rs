@@ -87,3 +87,16 @@ fn a_missing_model_is_told_by_its_path() {
         "{errors}"
     );
 }
+
+#[test]
+fn a_closed_standard_error_costs_log_lines_and_nothing_else() {
+    let server = Server::start_deaf("llama");
+    let body = json!({"model": "m", "prompt": "abc", "max_tokens": 3, "temperature": 0});
+    let before = post(server.port, "/v1/completions", &body);
+    let management = server.management.expect("a management port");
+    let restart = post(management, "/v1/devices/0/restart", &json!({}));
+    assert_eq!(restart.status, 202, "{}", restart.body);
+    let after = post(server.port, "/v1/completions", &body);
+    assert_eq!(after.status, 200, "{}", after.body);
+    assert_eq!(after.json()["choices"], before.json()["choices"]);
+}

@@ -11,6 +11,8 @@ pub struct Server {
     child: Child,
     /// Main port on 127.0.0.1.
     pub port: u16,
+    /// Management port, where a test asked for one.
+    pub management: Option<u16>,
 }
 
 /// The folder of a tiny model in `tests/fixtures/tiny`.
@@ -59,7 +61,31 @@ impl Server {
                 eprintln!("[server {port}] {line}");
             }
         });
-        let mut server = Server { child, port };
+        Server::when_ready(child, port, None)
+    }
+
+    /// Starts a server with a management port, nobody at the other end of whose standard error listens.
+    pub fn start_deaf(model: &str) -> Server {
+        let (port, management) = (free_port(), free_port());
+        let mut child = ropeteam()
+            .args(["serve", "--served-name", "m", "--log-level", "debug"])
+            .args(["--port", &port.to_string()])
+            .args(["--management-port", &management.to_string()])
+            .arg("--model")
+            .arg(tiny(model))
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the server starts");
+        drop(child.stderr.take());
+        Server::when_ready(child, port, Some(management))
+    }
+
+    fn when_ready(child: Child, port: u16, management: Option<u16>) -> Server {
+        let mut server = Server {
+            child,
+            port,
+            management,
+        };
         server.wait_ready();
         server
     }

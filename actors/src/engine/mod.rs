@@ -180,9 +180,10 @@ impl Engine {
         self.shared.state.borrow().clone()
     }
 
-    /// Whether a request would be served now: some device is up and nobody shuts down.
+    /// Whether a request would be served now: the engine's actors live, some device is up and nobody shuts down.
     pub fn is_ready(&self) -> bool {
-        self.shared.state.borrow().is_ready()
+        let living = self.shared.scheduler.connected() && self.supervisor.connected();
+        living && self.shared.state.borrow().is_ready()
     }
 
     /// Waits until a device is up. Returns false if none will be: all were given up, or the engine is shutting down.

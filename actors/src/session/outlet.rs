@@ -11,10 +11,11 @@ pub(crate) struct Outlet {
 }
 
 impl Outlet {
-    /// A channel for `buffer` events beside the last ones of so many choices.
+    /// A channel for `buffer` events of each of so many choices, beside their last ones.
     pub fn new(buffer: usize, choices: u32) -> (Self, mpsc::Receiver<GenerateEvent>) {
         let kept_back = choices as usize + 1;
-        let (events, receiver) = mpsc::channel(buffer.max(1) + kept_back);
+        let room = buffer.max(1).saturating_mul(choices.max(1) as usize);
+        let (events, receiver) = mpsc::channel(room + kept_back);
         (Outlet { events, kept_back }, receiver)
     }
 

@@ -60,6 +60,7 @@ async fn answer(
     let id = request_id::of(request);
     let logprobs = own.logprobs()?;
     let generate = own.engine_request(&shared, tenant, submit::engine_id(&id), serving)?;
+    submit::check_count(serving, std::slice::from_ref(&generate))?;
     log.prompt(|| prompt_text(&generate));
     let head = Head {
         id: format!("chatcmpl-{id}"),

@@ -57,6 +57,7 @@ async fn answer(
     let wanted = shared.streaming()?;
     let id = request_id::of(request);
     let plan = own.plan(&shared, &id, tenant, serving)?;
+    submit::check_count(serving, &plan.requests)?;
     log.prompt(|| {
         format!(
             "{:?}",
