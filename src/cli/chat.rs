@@ -2,13 +2,11 @@
 
 use super::answer;
 use super::flags::ConfigFlags;
+use super::lines::Lines;
 use super::local::Local;
 use super::sampling::AnswerArgs;
 use crate::exit::Exit;
 use crate::start_error::StartError;
-use rustyline::error::ReadlineError;
-use rustyline::history::MemHistory;
-use rustyline::{Config, Editor};
 use serde_json::{Value, json};
 
 const HELP: &str = "\
@@ -115,22 +113,32 @@ struct Talk {
 impl Talk {
     async fn run(mut self) -> Result<Exit, StartError> {
         let mut lines = Lines::open()?;
-        while let Some(line) = lines.next().await? {
-            match understand(&line) {
-                Line::Nothing => {}
-                Line::Reset => {
-                    self.conversation = Conversation::begin(self.conversation.system.take())
-                }
-                Line::System(text) => {
-                    self.conversation =
-                        Conversation::begin(Some(text).filter(|text| !text.is_empty()))
-                }
-                Line::Help => eprintln!("{HELP}"),
-                Line::Unknown(command) => eprintln!("{command} is no command; /help shows them"),
-                Line::Say(text) => self.ask(&text).await,
+        loop {
+            let line = tokio::select! {
+                line = lines.next() => line?,
+                _ = self.local.signals.next() => return Ok(Exit::Forced),
+            };
+            match line {
+                Some(line) => self.obey(&line).await,
+                None => return Ok(Exit::Done),
             }
         }
-        Ok(Exit::Done)
+    }
+
+    async fn obey(&mut self, line: &str) {
+        match understand(line) {
+            Line::Nothing => {}
+            Line::Reset => {
+                self.conversation = Conversation::begin(self.conversation.system.take());
+            }
+            Line::System(text) => {
+                let text = Some(text).filter(|text| !text.is_empty());
+                self.conversation = Conversation::begin(text);
+            }
+            Line::Help => eprintln!("{HELP}"),
+            Line::Unknown(command) => eprintln!("{command} is no command; /help shows them"),
+            Line::Say(text) => self.ask(&text).await,
+        }
     }
 
     /// Asks and answers. What fails is told, and the conversation stands where it stood.
@@ -168,45 +176,6 @@ impl Talk {
         let answered = answer::stream(&self.local.engine, request, &mut self.local.signals).await;
         answered.map_err(|error| format!("{error}; /reset begins a new conversation"))
     }
-}
-
-/// The lines that are typed. Reading blocks, so it happens on a thread of its own.
-struct Lines {
-    editor: Option<Editor<(), MemHistory>>,
-}
-
-impl Lines {
-    fn open() -> Result<Self, StartError> {
-        let config = Config::builder().auto_add_history(true).build();
-        let history = MemHistory::with_config(&config);
-        let editor = Editor::with_history(config, history);
-        editor
-            .map(|editor| Lines {
-                editor: Some(editor),
-            })
-            .map_err(|error| unreadable(&error))
-    }
-
-    /// The next line; `None` at the end of the input. Ctrl-C empties the line.
-    async fn next(&mut self) -> Result<Option<String>, StartError> {
-        let mut editor = self
-            .editor
-            .take()
-            .expect("invariant: given back after each line");
-        let reading = tokio::task::spawn_blocking(move || (editor.readline("> "), editor));
-        let (line, editor) = reading.await.map_err(|error| unreadable(&error))?;
-        self.editor = Some(editor);
-        match line {
-            Ok(line) => Ok(Some(line)),
-            Err(ReadlineError::Interrupted) => Ok(Some(String::new())),
-            Err(ReadlineError::Eof) => Ok(None),
-            Err(error) => Err(unreadable(&error)),
-        }
-    }
-}
-
-fn unreadable(error: &dyn std::fmt::Display) -> StartError {
-    StartError::Other(format!("the terminal cannot be read: {error}"))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ mod chat;
 mod config;
 mod flags;
 mod generate;
+mod lines;
 mod local;
 mod sampling;
 mod serve;
