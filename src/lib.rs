@@ -13,3 +13,6 @@ pub mod serve;
 pub mod signals;
 pub mod start_error;
 pub mod wiring;
+
+/// Version, in a release with the commit it was built from if that is known.
+pub const VERSION: &str = env!("SERVER_VERSION");

@@ -1,9 +1,13 @@
 //! Installs the recorder that keeps all metrics for the Prometheus page. What is counted stands in `engine::observe`, the
 //! page itself in `http`.
 
+use crate::VERSION;
 use crate::start_error::StartError;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
-use ropeteam_engine::observe::metric::{ALL, Kind, Metric, STEP_ENGINE_DURATION, Unit};
+use ropeteam_engine::observe::metric::{
+    ALL, BUILD_INFO, Kind, Metric, START_TIME, STEP_ENGINE_DURATION, Unit,
+};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Seconds that a client or an operator thinks in: from a token to a whole request.
 const SECONDS: &[f64] = &[
@@ -33,6 +37,14 @@ pub fn install() -> Result<PrometheusHandle, StartError> {
             .map_err(|error| failed(&error))?;
     }
     builder.install_recorder().map_err(|error| failed(&error))
+}
+
+/// Says what runs, and since when.
+pub fn identify(model: &str, started: SystemTime) {
+    let labels = [("version", VERSION.to_owned()), ("model", model.to_owned())];
+    metrics::gauge!(BUILD_INFO.name, &labels).set(1.0);
+    let since = started.duration_since(UNIX_EPOCH).unwrap_or_default();
+    metrics::gauge!(START_TIME.name).set(since.as_secs_f64());
 }
 
 fn buckets(metric: &Metric) -> &'static [f64] {

@@ -1,6 +1,7 @@
 //! `ropeteam config`: check a file, show what is in effect, list all options.
 
 use super::flags::ConfigFlags;
+use super::output;
 use crate::config::{check_file, reference, resolve, to_json, to_text};
 use crate::exit::Exit;
 use crate::start_error::StartError;
@@ -34,20 +35,20 @@ pub fn run(command: ConfigCommand) -> Result<Exit, StartError> {
     match command {
         ConfigCommand::Check { file } => {
             check_file(&file)?;
-            println!("{}: good", file.display());
+            output::print(&format!("{}: good\n", file.display()))?;
         }
         ConfigCommand::Show { json, flags } => {
             let resolved = resolve(flags.into_inputs())?;
             for warning in &resolved.warnings {
                 eprintln!("warning: {warning}");
             }
-            if json {
-                println!("{:#}", to_json(&resolved))
-            } else {
-                print!("{}", to_text(&resolved))
-            }
+            let text = match json {
+                true => format!("{:#}\n", to_json(&resolved)),
+                false => to_text(&resolved),
+            };
+            output::print(&text)?;
         }
-        ConfigCommand::Reference => print!("{}", reference()),
+        ConfigCommand::Reference => output::print(&reference())?,
     }
     Ok(Exit::Done)
 }

@@ -3,6 +3,7 @@
 use super::answer;
 use super::flags::ConfigFlags;
 use super::local::Local;
+use super::output;
 use super::sampling::AnswerArgs;
 use crate::exit::Exit;
 use crate::start_error::StartError;
@@ -49,7 +50,7 @@ pub fn run(args: GenerateArgs) -> Result<Exit, StartError> {
             .request("generate".to_owned(), prompt, local.defaults());
         let answer = answer::stream(&local.engine, request, &mut local.signals).await;
         let answer = answer.map_err(|error| StartError::Other(error.to_string()))?;
-        println!();
+        output::print("\n")?;
         if let Some(statistics) = answer.statistics().filter(|_| args.stats) {
             eprintln!("{statistics}");
         }

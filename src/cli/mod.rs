@@ -7,16 +7,15 @@ mod flags;
 mod generate;
 mod lines;
 mod local;
+mod output;
 mod sampling;
 mod serve;
 
+use crate::VERSION;
 use crate::exit::{self, Exit};
 use crate::start_error::StartError;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
-
-/// Version, in a release with the commit it was built from if that is known.
-pub const VERSION: &str = env!("SERVER_VERSION");
 
 const EXAMPLES: &str = "\
 Examples:

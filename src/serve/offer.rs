@@ -52,6 +52,7 @@ pub fn announce(state: &AppState, started: Started) {
             "the KV pool is smaller than the longest sequence, so sequences are limited to the pool"
         );
     }
+    recorder::identify(started.model.name(), state.started);
     let Started {
         engine,
         text,

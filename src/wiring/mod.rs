@@ -107,7 +107,12 @@ async fn start_engine(config: &Config, loaded: Loaded) -> Result<Started, StartE
     let engine = Engine::start(engine_config(config), loaded.parts);
     let engine = engine.map_err(|error| StartError::Other(error.to_string()))?;
     if let Some(first_life) = loaded.first_life {
-        first_life.outcome().await?;
+        // A build that panics has no outcome, but the device is given up in the end.
+        tokio::select! {
+            biased;
+            outcome = first_life.outcome() => outcome?,
+            _ = engine.ready() => {}
+        }
     }
     if !engine.ready().await {
         return Err(StartError::Device("it did not come up".to_owned()));
