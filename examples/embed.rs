@@ -15,6 +15,7 @@ use ropeteam::wiring::{self, Started};
 use ropeteam_actors::generation::GenerateEvent;
 use ropeteam_engine::observe::Event;
 use ropeteam_engine::request::{GenerateRequest, Prompt, StopRules};
+use ropeteam_engine::sampling::SamplingParams;
 use ropeteam_models::text::RenderInput;
 use serde_json::json;
 use std::io::Write;
@@ -104,7 +105,7 @@ fn request(started: &Started, id: String, question: &str) -> anyhow::Result<Gene
         prompt,
         truncate: None,
         choices: 1,
-        sampling: started.defaults.clone(),
+        sampling: SamplingParams::greedy(),
         stop: StopRules::default(),
         max_tokens: Some(60),
         logprobs: None,

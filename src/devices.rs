@@ -50,10 +50,14 @@ pub fn find(name: &str) -> Result<&'static DeviceEntry, StartError> {
         .iter()
         .find(|entry| entry.name == name)
         .ok_or_else(|| match name {
-            "ascend" | "npu" => {
-                StartError::Device(format!("{name} is not offered yet; there is: {}", names()))
-            }
-            _ => StartError::Device(format!("{name} is unknown; there is: {}", names())),
+            "ascend" | "npu" => StartError::Device(format!(
+                "{name} is not offered yet; there is: {}, simulated",
+                names()
+            )),
+            _ => StartError::Device(format!(
+                "{name} is unknown; there is: {}, simulated",
+                names()
+            )),
         })
 }
 
@@ -75,8 +79,11 @@ mod tests {
         let told = |name| find(name).unwrap_err().to_string();
         assert_eq!(
             told("ascend"),
-            "device: ascend is not offered yet; there is: cpu"
+            "device: ascend is not offered yet; there is: cpu, simulated"
         );
-        assert_eq!(told("gpu"), "device: gpu is unknown; there is: cpu");
+        assert_eq!(
+            told("gpu"),
+            "device: gpu is unknown; there is: cpu, simulated"
+        );
     }
 }

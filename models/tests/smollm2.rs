@@ -1,9 +1,10 @@
-//! The real SmolLM2-135M-Instruct against what transformers computed. The model is not in the repository:
-//! `ROPETEAM_SMOLLM2=FOLDER_OR_GGUF cargo test --release -p ropeteam-models --test smollm2 -- --ignored`.
+//! The real SmolLM2-135M-Instruct against what transformers computed: the embedded default model, fetched if it is not in the
+//! cache, or the folder or GGUF file that `ROPETEAM_SMOLLM2` names.
 
 mod tiny_models;
 
 use ropeteam_device::Precision;
+use ropeteam_models::source::{Places, locate};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use tiny_models::{Model, Setup, argmax, load, nll};
@@ -44,9 +45,10 @@ fn fixture<T: for<'de> Deserialize<'de>>(name: &str) -> T {
 }
 
 fn path() -> PathBuf {
-    std::env::var_os("ROPETEAM_SMOLLM2")
-        .expect("ROPETEAM_SMOLLM2 names the model")
-        .into()
+    match std::env::var_os("ROPETEAM_SMOLLM2") {
+        Some(path) => path.into(),
+        None => locate(None, &Places::from_env().unwrap()).unwrap().path,
+    }
 }
 
 fn smollm2(precision: Precision) -> Model {
@@ -87,7 +89,6 @@ fn mean_nll(model: &mut Model) -> f64 {
 }
 
 #[test]
-#[ignore = "needs the model"]
 fn perplexity_is_that_of_the_reference() {
     let expected = if is_gguf() { NLL_GGUF_F32 } else { NLL };
     let found = mean_nll(&mut smollm2(Precision::F32));
@@ -99,7 +100,6 @@ fn perplexity_is_that_of_the_reference() {
 }
 
 #[test]
-#[ignore = "needs the model"]
 fn greedy_texts_are_those_of_the_reference() {
     if is_gguf() {
         println!(
@@ -129,7 +129,6 @@ fn greedy_texts_are_those_of_the_reference() {
 }
 
 #[test]
-#[ignore = "needs the model"]
 fn bf16_differs_by_rounding_only() {
     let mut model = smollm2(Precision::Bf16);
     let (mut same, mut positions) = (0, 0);

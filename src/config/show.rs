@@ -48,20 +48,17 @@ fn shown(resolved: &Resolved) -> impl Iterator<Item = &Setting> {
 /// All options as a table in Markdown.
 pub fn reference() -> String {
     let mut text = String::from(
-        "| section | key | flag | values | default | meaning |\n| --- | --- | --- | --- | --- | --- |\n",
+        "| section | key | flag | variable | values | default | meaning |\n\
+         | --- | --- | --- | --- | --- | --- | --- |\n",
     );
     for spec in OPTIONS.iter().filter(|spec| !spec.hidden()) {
         let default = spec.kind.word(&spec.default.value());
         let values = spec.kind.to_string().replace('|', "\\|");
-        let (section, key, flag, meaning) = (
-            spec.section,
-            spec.key,
-            spec.flag(),
-            OptionSpec::summary(spec),
-        );
+        let (section, key, flag) = (spec.section, spec.key, spec.flag());
+        let (variable, meaning) = (spec.env(), OptionSpec::summary(spec));
         let _ = writeln!(
             text,
-            "| {section} | `{key}` | `--{flag}` | {values} | `{default}` | {meaning} |"
+            "| {section} | `{key}` | `--{flag}` | `{variable}` | {values} | `{default}` | {meaning} |"
         );
     }
     text

@@ -100,3 +100,23 @@ fn a_closed_standard_error_costs_log_lines_and_nothing_else() {
     assert_eq!(after.status, 200, "{}", after.body);
     assert_eq!(after.json()["choices"], before.json()["choices"]);
 }
+
+#[test]
+fn a_full_disk_behind_standard_output_is_an_error_of_one_line() {
+    let full = std::fs::File::options()
+        .write(true)
+        .open("/dev/full")
+        .expect("/dev/full");
+    let output = ropeteam()
+        .args(["config", "show"])
+        .stdout(full)
+        .stderr(std::process::Stdio::piped())
+        .output()
+        .expect("it runs");
+    assert_eq!(output.status.code(), Some(1));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        errors.contains("standard output") && errors.lines().count() == 1,
+        "{errors}"
+    );
+}

@@ -195,6 +195,37 @@ impl Device {
     }
 }
 
+impl Life {
+    /// One turn of the circle; `None` when there is nothing to do.
+    fn plan_and_run(&mut self, clock: Clock) -> Result<Option<Turn>, DeviceFault> {
+        let began = clock.now();
+        let Some(plan) = self.core.plan(began) else {
+            return Ok(None);
+        };
+        let start = clock.now();
+        self.executor.step(plan, &mut self.output)?;
+        let end = clock.now();
+        let updates = self.core.apply(&self.output, end)?;
+        Ok(Some(Turn {
+            updates,
+            began,
+            executor_time: end.since(start),
+        }))
+    }
+
+    /// The second half of a turn whose plan was made at `began`.
+    fn run(&mut self, plan: &StepPlan, began: Time, clock: Clock) -> Result<Turn, DeviceFault> {
+        self.executor.step(plan, &mut self.output)?;
+        let end = clock.now();
+        let updates = self.core.apply(&self.output, end)?;
+        Ok(Turn {
+            updates,
+            began,
+            executor_time: end.since(began),
+        })
+    }
+}
+
 fn panic_text(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().copied();
     let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));

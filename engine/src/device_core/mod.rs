@@ -1,6 +1,6 @@
 //! Everything a device actor decides: which of its sequences run, what the next step holds, and which token follows.
 //! The actor only carries plans to its executor and updates to the sessions.
-//! Placement among several devices is the scheduler's business (`scheduler.rs`).
+//! Placement among several devices is the scheduler's business (`scheduler`).
 
 mod apply;
 mod planner;
