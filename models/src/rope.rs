@@ -1,8 +1,12 @@
-//! Rotary frequencies from a configuration: both generations of keys, and the scaling rules that stretch a model's context.
+//! Rotary frequencies from a configuration, by the scaling rules that stretch a model's context. Which key says what, and
+//! which keys contradict each other, is in `keys`.
 //! The rules follow transformers' `modeling_rope_utils.py` (v5.0), whose function each comment names; arithmetic is f64
 //! and rounded once.
 
+mod keys;
+
 use crate::checkpoint::{CheckpointError, Config, Fields};
+use keys::RopeKeys;
 use ropeteam_device::Rope;
 use std::f64::consts::TAU;
 
@@ -17,8 +21,6 @@ pub(crate) struct RopeKind {
     pub interleaved: bool,
 }
 
-/// Base of the frequencies where a configuration does not say.
-const DEFAULT_THETA: f64 = 10_000.0;
 /// Positions where a configuration does not say.
 const DEFAULT_MAX_POSITIONS: usize = 2048;
 
@@ -41,7 +43,7 @@ pub(crate) fn read(config: &Config, kind: RopeKind) -> Result<(Rope, usize), Che
     };
     let scaled = match config.rope_factors() {
         Some(factors) => by_factors(&fields, &plain, factors, base)?,
-        None => keys.scaled(plain, base)?,
+        None => scaled(&keys, plain, base)?,
     };
     let rope = Rope {
         inv_freq: scaled
@@ -83,76 +85,22 @@ impl Scaled {
     }
 }
 
-/// The object that holds the scaling rule (`rope_parameters`, formerly `rope_scaling`) beside the top level.
-struct RopeKeys<'a> {
-    top: &'a Fields<'a>,
-    section: Option<Fields<'a>>,
-}
-
-impl<'a> RopeKeys<'a> {
-    fn find(top: &'a Fields<'a>) -> Result<Self, CheckpointError> {
-        let section = match top.section("rope_parameters")? {
-            Some(section) => Some(section),
-            None => top.section("rope_scaling")?,
-        };
-        for kind in ["full_attention", "sliding_attention"] {
-            if let Some(section) = section.as_ref().filter(|section| section.has_key(kind)) {
-                return Err(section.unsupported(kind, "one rule for all layers"));
-            }
-        }
-        Ok(Self { top, section })
+/// Applies the rule that the configuration names.
+fn scaled(keys: &RopeKeys<'_>, plain: Vec<f64>, base: Base) -> Result<Scaled, CheckpointError> {
+    let unscaled = |plain| Scaled::new(plain, base.max_positions);
+    let Some(section) = keys.section() else {
+        return Ok(unscaled(plain));
+    };
+    let (name, rule) = keys::rule(section)?;
+    if matches!(rule, None | Some("default")) {
+        return Ok(unscaled(plain));
     }
-
-    /// A number of the section or else of the top level.
-    fn positive(&self, field: &str) -> Result<Option<f64>, CheckpointError> {
-        match &self.section {
-            Some(section) if section.value(field).is_some() => section.positive(field),
-            _ => self.top.positive(field),
-        }
-    }
-
-    fn theta(&self) -> Result<f64, CheckpointError> {
-        Ok(self.positive("rope_theta")?.unwrap_or(DEFAULT_THETA))
-    }
-
-    fn rotary_dim(&self, kind: RopeKind) -> Result<usize, CheckpointError> {
-        let given = self.positive("partial_rotary_factor")?;
-        let supported = if kind.partial.is_some() {
-            "above 0, at most 1"
-        } else {
-            "1 for this family"
-        };
-        let partial = given.or(kind.partial).unwrap_or(1.0);
-        let refused = partial > 1.0 || (kind.partial.is_none() && partial != 1.0);
-        let rotary_dim = (kind.head_dim as f64 * partial) as usize;
-        if refused || rotary_dim == 0 || !rotary_dim.is_multiple_of(2) {
-            let holder = self
-                .section
-                .as_ref()
-                .filter(|s| s.has_key("partial_rotary_factor"));
-            return Err(holder
-                .unwrap_or(self.top)
-                .unsupported("partial_rotary_factor", supported));
-        }
-        Ok(rotary_dim)
-    }
-
-    fn scaled(&self, plain: Vec<f64>, base: Base) -> Result<Scaled, CheckpointError> {
-        let Some(section) = &self.section else {
-            return Ok(Scaled::new(plain, base.max_positions));
-        };
-        let name = if section.value("rope_type").is_some() {
-            "rope_type"
-        } else {
-            "type"
-        };
-        match section.text(name)? {
-            None | Some("default") => Ok(Scaled::new(plain, base.max_positions)),
-            Some("linear") => linear(section, plain, base),
-            Some("llama3") => llama3(section, plain, base),
-            Some("yarn") => yarn(section, plain, base),
-            Some(_) => Err(section.unsupported(name, "default, linear, llama3, yarn")),
-        }
+    keys.refuse_other_original(base.max_positions)?;
+    match rule {
+        Some("linear") => linear(section, plain, base),
+        Some("llama3") => llama3(section, plain, base),
+        Some("yarn") => yarn(section, plain, base),
+        _ => Err(section.unsupported(name, "default, linear, llama3, yarn")),
     }
 }
 
@@ -337,5 +285,68 @@ mod tests {
             let message = rope(text).unwrap_err().to_string();
             assert!(message.contains(field), "{message}");
         }
+    }
+
+    #[test]
+    fn keys_that_say_the_same_twice_are_taken() {
+        let once = r#"{"rope_theta": 100.0, "rope_scaling": {"type": "linear", "factor": 2.0}}"#;
+        let twice = r#"{"rope_theta": 100, "rope_scaling": {"type": "linear", "factor": 2.0},
+            "rope_parameters": {"rope_theta": 100.0, "rope_type": "linear", "factor": 2}}"#;
+        assert_eq!(rope(once).unwrap(), rope(twice).unwrap());
+        let both_types = r#"{"rope_theta": 100.0, "rope_scaling": {"type": "linear", "rope_type": "linear", "factor": 2.0}}"#;
+        assert_eq!(rope(once).unwrap(), rope(both_types).unwrap());
+        let nothing = r#"{"rope_scaling": {"type": "default"},
+            "rope_parameters": {"rope_theta": 10000.0, "partial_rotary_factor": 1.0}}"#;
+        assert_eq!(rope("{}").unwrap(), rope(nothing).unwrap());
+        let original = r#"{"max_position_embeddings": 64, "original_max_position_embeddings": 32,
+            "rope_scaling": {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 32}}"#;
+        assert!(rope(original).is_ok());
+    }
+
+    #[test]
+    fn keys_that_contradict_each_other_are_refused_by_name() {
+        for (text, field) in [
+            (
+                r#"{"rope_scaling": {"type": "linear", "factor": 2.0}, "rope_parameters": {"rope_type": "default"}}"#,
+                "rope_scaling.type",
+            ),
+            (
+                r#"{"rope_scaling": {"type": "linear", "factor": 2.0},
+                    "rope_parameters": {"rope_type": "linear", "factor": 4.0}}"#,
+                "rope_scaling.factor",
+            ),
+            (
+                r#"{"rope_scaling": {"type": "yarn", "factor": 2.0},
+                    "rope_parameters": {"rope_type": "yarn", "factor": 2.0, "beta_fast": 4.0}}"#,
+                "rope_scaling.beta_fast",
+            ),
+            (
+                r#"{"rope_theta": 1000.0, "rope_parameters": {"rope_theta": 100.0}}"#,
+                "rope_parameters.rope_theta",
+            ),
+            (
+                r#"{"rope_scaling": {"type": "linear", "rope_type": "llama3", "factor": 2.0}}"#,
+                "rope_scaling.type",
+            ),
+            (
+                r#"{"original_max_position_embeddings": 32, "rope_scaling":
+                    {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 64}}"#,
+                "original_max_position_embeddings",
+            ),
+            (
+                r#"{"max_position_embeddings": 64, "original_max_position_embeddings": 32,
+                    "rope_scaling": {"rope_type": "yarn", "factor": 2.0}}"#,
+                "original_max_position_embeddings",
+            ),
+            (
+                r#"{"rope_scaling": {"factor": 2.0}}"#,
+                "rope_scaling.rope_type",
+            ),
+            (r#"{"rotary_dim": 4}"#, "rotary_dim"),
+        ] {
+            let message = rope(text).unwrap_err().to_string();
+            assert!(message.contains(field), "{message}");
+        }
+        assert!(rope(r#"{"rotary_dim": 8}"#).is_ok());
     }
 }

@@ -1,5 +1,6 @@
 //! Brings a checkpoint's tensors onto a device, as a `DecoderSpec` names them.
-//! Every tensor is checked against the spec's shape first; those that nobody reads are named in the log.
+//! Every tensor is checked against the spec's shape first; of those that nobody reads, the ones that would change results
+//! are refused and the others named in the log.
 
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::error::LoadError;
@@ -54,7 +55,7 @@ impl DecoderWeights {
             let head = loader.tensor(HEAD, &[spec.vocab, spec.hidden])?;
             loader.device.load_linear(&[head], &[])?
         };
-        loader.name_unread();
+        loader.check_unread()?;
         Ok(Self {
             embedding,
             layers,
@@ -175,13 +176,17 @@ impl<'a> Loader<'a> {
         self.checkpoint.tensor(name, shape)
     }
 
-    /// Tensors that are not read may mean that the model is not what its configuration says, so they are told.
-    fn name_unread(&self) {
+    /// Tensors that are not read may mean that the model is not what its configuration says: those that would change
+    /// results are refused, the others told.
+    fn check_unread(&self) -> Result<(), CheckpointError> {
         let unread: Vec<&str> = self
             .checkpoint
             .tensor_names()
             .filter(|name| !self.read.contains(*name) && !is_known_leftover(name, self.spec))
             .collect();
+        if let Some(name) = unread.iter().find(|name| changes_results(name, self.spec)) {
+            return Err(self.checkpoint.unread_tensor(name));
+        }
         for tensor in unread.iter().take(NAMED_UNREAD) {
             tracing::warn!(
                 tensor,
@@ -195,6 +200,7 @@ impl<'a> Loader<'a> {
                 "the model does not read further tensors of its checkpoint"
             );
         }
+        Ok(())
     }
 }
 
@@ -204,13 +210,25 @@ const NAMED_UNREAD: usize = 20;
 /// Tensors that checkpoints of such models carry for no use: stored rotary frequencies, the copy of a tied head, layers
 /// for predicting further tokens, which are numbered behind the decoder's.
 fn is_known_leftover(name: &str, spec: &DecoderSpec) -> bool {
-    let layer = name
-        .strip_prefix("model.layers.")
-        .and_then(|rest| rest.split_once('.'))
-        .and_then(|(layer, _)| layer.parse::<usize>().ok());
-    name.ends_with("rotary_emb.inv_freq")
+    name.contains("rotary_emb.")
         || (spec.tied_head && name == HEAD)
-        || layer.is_some_and(|layer| layer >= spec.layers())
+        || layer_of(name).is_some_and(|layer| layer >= spec.layers())
+}
+
+/// Unread tensors without which the model computes something else: whatever its own layers hold, and biases outside them.
+fn changes_results(name: &str, spec: &DecoderSpec) -> bool {
+    let outer_biases =
+        [FINAL_NORM, HEAD].map(|weight| weight.trim_end_matches("weight").to_owned() + "bias");
+    layer_of(name).is_some_and(|layer| layer < spec.layers())
+        || outer_biases.iter().any(|bias| bias == name)
+}
+
+/// The layer that a tensor belongs to. Names of GGUF files that have no other keep their own prefix.
+fn layer_of(name: &str) -> Option<usize> {
+    let rest = ["model.layers.", "blk."]
+        .iter()
+        .find_map(|prefix| name.strip_prefix(prefix))?;
+    rest.split_once('.')?.0.parse().ok()
 }
 
 #[cfg(test)]
@@ -230,15 +248,19 @@ mod tests {
             "model.layers.1.self_attn.rotary_emb.inv_freq",
             "lm_head.weight",
             "model.layers.2.mlp.up_proj.weight",
+            "blk.2.nextn.eh_proj.weight",
         ] {
             assert!(is_known_leftover(name, &spec), "{name}");
         }
-        for name in [
-            "model.layers.1.self_attn.q_proj.bias",
-            "model.extra",
-            "lm_head.bias",
+        for (name, changes) in [
+            ("model.layers.1.self_attn.q_proj.bias", true),
+            ("blk.1.attn_sinks.weight", true),
+            ("lm_head.bias", true),
+            ("model.norm.bias", true),
+            ("model.extra", false),
         ] {
             assert!(!is_known_leftover(name, &spec), "{name}");
+            assert_eq!(changes_results(name, &spec), changes, "{name}");
         }
         spec.tied_head = false;
         assert!(!is_known_leftover("lm_head.weight", &spec));

@@ -12,9 +12,14 @@ use tiny_models::{Setup, folder, load};
 
 /// A copy of the tiny Llama with this config.json.
 fn with_config(text: &[u8]) -> TempDir {
+    with_config_of("llama", text)
+}
+
+/// A copy of that tiny model with this config.json.
+fn with_config_of(name: &str, text: &[u8]) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     fs::copy(
-        folder("llama").join("model.safetensors"),
+        folder(name).join("model.safetensors"),
         dir.path().join("model.safetensors"),
     )
     .unwrap();
@@ -39,11 +44,24 @@ fn refused(label: &str, path: &Path, says: &[&str]) {
     }
 }
 
-fn refused_config(changes: Value, says: &[&str]) {
-    let mut config: Map<String, Value> = serde_json::from_slice(&good()).unwrap();
+/// A copy of that tiny model with these fields changed.
+fn with_changes(name: &str, changes: &Value) -> TempDir {
+    let text = fs::read(folder(name).join("config.json")).unwrap();
+    let mut config: Map<String, Value> = serde_json::from_slice(&text).unwrap();
     config.extend(changes.as_object().unwrap().clone());
-    let dir = with_config(Value::Object(config).to_string().as_bytes());
+    with_config_of(name, Value::Object(config).to_string().as_bytes())
+}
+
+fn refused_config(changes: Value, says: &[&str]) {
+    let dir = with_changes("llama", &changes);
     refused(&changes.to_string(), dir.path(), says);
+}
+
+fn taken(name: &str, changes: Value) {
+    let dir = with_changes(name, &changes);
+    if let Err(error) = load(dir.path(), Setup::new(Precision::F32)) {
+        panic!("{name} with {changes}: {error}");
+    }
 }
 
 #[test]
@@ -111,6 +129,53 @@ fn a_configuration_with_damaged_numbers_is_refused_by_name() {
         with_config("[".repeat(100_000).as_bytes()).path(),
         &[],
     );
+}
+
+#[test]
+fn fields_of_other_families_are_refused_by_name_unless_they_change_nothing() {
+    for (field, value) in [
+        ("no_rope_layers", json!([1, 1, 0])),
+        ("no_rope_layer_interval", json!(4)),
+        ("qk_layernorm", json!(true)),
+        ("use_bidirectional_attention", json!(true)),
+        ("is_causal", json!(false)),
+        ("compression_config", json!({"format": "int-quantized"})),
+    ] {
+        refused_config(json!({ field: value }), &[field]);
+    }
+    let neutral = json!({"no_rope_layers": [1, 1, 1], "no_rope_layer_interval": 0, "qk_layernorm": false,
+        "use_bidirectional_attention": false, "is_causal": true, "compression_config": null,
+        "auto_map": {"AutoModel": "x.Y"}});
+    taken("llama", neutral);
+}
+
+#[test]
+fn layer_types_that_the_family_does_not_carry_out_are_refused_by_name() {
+    let full = json!({"layer_types": vec!["full_attention"; 3]});
+    let mixed =
+        json!({"layer_types": ["full_attention", "sliding_attention", "sliding_attention"]});
+    for name in ["llama", "glm", "glm4", "mistral"] {
+        let dir = with_changes(name, &mixed);
+        refused(name, dir.path(), &["layer_types"]);
+    }
+    for name in ["llama", "glm", "glm4"] {
+        taken(name, full.clone());
+    }
+    refused(
+        "mistral",
+        with_changes("mistral", &full).path(),
+        &["layer_types"],
+    );
+    taken(
+        "mistral",
+        json!({"layer_types": vec!["sliding_attention"; 3]}),
+    );
+    let mut unused = mixed;
+    unused["sliding_window"] = Value::Null;
+    taken("mistral", unused);
+    let rotary = with_changes("glm", &json!({"rotary_dim": 32}));
+    refused("glm", rotary.path(), &["rotary_dim"]);
+    taken("glm", json!({"rotary_dim": 16}));
 }
 
 proptest! {

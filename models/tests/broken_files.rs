@@ -204,6 +204,33 @@ fn a_tensor_that_does_not_fit_the_configuration_is_named() {
 }
 
 #[test]
+fn a_tensor_that_the_model_leaves_out_is_refused_where_it_would_change_results() {
+    let with = |name: &str| {
+        changed(|t| {
+            let (shape, values) = (vec![64], vec![1.0; 64]);
+            t.insert(name.to_owned(), Tensor { shape, values });
+        })
+    };
+    for name in [
+        "model.layers.0.self_attn.q_proj.bias",
+        "model.layers.2.self_attn.sinks",
+        "lm_head.bias",
+    ] {
+        refused(name, with(name).path(), &[WEIGHTS, name]);
+    }
+    for name in [
+        "model.layers.3.mlp.up_proj.bias",
+        "model.layers.0.self_attn.rotary_emb.inv_freq",
+        "extra",
+    ] {
+        assert!(
+            load(with(name).path(), Setup::new(Precision::F32)).is_ok(),
+            "{name}"
+        );
+    }
+}
+
+#[test]
 fn a_tensor_of_integers_is_named() {
     let (mut header, mut data) = safetensors_parts(&tensors());
     let start = data.len();

@@ -201,6 +201,36 @@ fn metadata_that_asks_for_what_is_not_built_is_refused_by_name() {
     );
 }
 
+#[test]
+fn metadata_that_changes_attention_or_scales_is_refused_by_name() {
+    let with = |key: &str, value: Meta| {
+        let mut metadata = metadata();
+        metadata.push((format!("llama.{key}"), value));
+        gguf_bytes(3, &metadata, &tensors())
+    };
+    for (key, value) in [
+        ("attention.causal", Meta::Bool(false)),
+        ("attention.sliding_window", Meta::U32(63)),
+        ("attention.sliding_window", Meta::I32s(vec![63])),
+        ("attention.scale", Meta::F32(0.5)),
+        ("residual_scale", Meta::F32(0.5)),
+        ("rope.scaling.yarn_log_multiplier", Meta::F32(0.1)),
+    ] {
+        refused(&with(key, value), &[&format!("llama.{key}")]);
+    }
+    let as_small = open(&gguf_bytes(3, &metadata(), &tensors()));
+    for (key, value) in [
+        ("attention.causal", Meta::Bool(true)),
+        ("attention.sliding_window", Meta::U32(0)),
+        ("attention.sliding_window", Meta::U32(64)),
+        ("attention.scale", Meta::F32(0.25)),
+        ("residual_scale", Meta::F32(1.0)),
+        ("rope.scaling.yarn_log_multiplier", Meta::F32(0.0)),
+    ] {
+        assert_eq!(open(&with(key, value)), as_small, "{key}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 

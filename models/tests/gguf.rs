@@ -160,48 +160,72 @@ fn a_gguf_file_computes_what_its_folder_does() {
     }
 }
 
-#[test]
-fn biases_follow_their_permuted_rows() {
-    let source = &SOURCES[0];
-    let mut config = config_of(source);
-    config["attention_bias"] = json!(true);
-    let mut tensors = read_safetensors(&folder(source.name));
-    for (module, rows) in [
-        ("q_proj", 64),
-        ("k_proj", 32),
-        ("v_proj", 32),
-        ("o_proj", 64),
-    ] {
+/// The tiny tied Llama with biases on these modules of all layers and this flag in its configuration.
+fn biased(flag: &str, modules: &[(&str, usize)]) -> (Value, Tensors) {
+    let mut config = config_of(&SOURCES[0]);
+    config[flag] = json!(true);
+    let mut tensors = read_safetensors(&folder(SOURCES[0].name));
+    for (module, rows) in modules {
         for layer in 0..3 {
-            let values = (0..rows)
+            let values = (0..*rows)
                 .map(|row| (row * 37 % 100) as f32 / 50.0 - 1.0)
                 .collect();
-            let name = format!("model.layers.{layer}.self_attn.{module}.bias");
-            tensors.insert(
-                name,
-                Tensor {
-                    shape: vec![rows],
-                    values,
-                },
-            );
+            let shape = vec![*rows];
+            let name = format!("model.layers.{layer}.{module}.bias");
+            tensors.insert(name, Tensor { shape, values });
         }
     }
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("model.gguf");
-    let stored = gguf_tensors(source, &config, &tensors, F32);
-    std::fs::write(&path, gguf_bytes(3, &metadata(source, &config), &stored)).unwrap();
-    std::fs::write(dir.path().join("config.json"), config.to_string()).unwrap();
-    write_safetensors(&dir.path().join("model.safetensors"), &tensors);
-    let expected = logits(dir.path());
-    assert_near(&logits(&path), &expected, 0.0, "with biases");
-    let without = logits(&folder(source.name));
-    assert!(
-        expected
-            .iter()
-            .zip(&without)
-            .any(|(a, b)| (a - b).abs() > 0.1),
-        "biases count"
-    );
+    (config, tensors)
+}
+
+fn write_biased_gguf(path: &Path, (config, tensors): &(Value, Tensors)) {
+    let stored = gguf_tensors(&SOURCES[0], config, tensors, F32);
+    let bytes = gguf_bytes(3, &metadata(&SOURCES[0], config), &stored);
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn biases_of_a_gguf_file_count_as_those_of_a_folder() {
+    let attention = [
+        ("self_attn.q_proj", 64),
+        ("self_attn.k_proj", 32),
+        ("self_attn.v_proj", 32),
+        ("self_attn.o_proj", 64),
+    ];
+    let mlp = [
+        ("mlp.gate_proj", 112),
+        ("mlp.up_proj", 112),
+        ("mlp.down_proj", 64),
+    ];
+    let without = logits(&folder(SOURCES[0].name));
+    for (flag, modules) in [("attention_bias", &attention[..]), ("mlp_bias", &mlp[..])] {
+        let model = biased(flag, modules);
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("model.gguf");
+        write_biased_gguf(&path, &model);
+        std::fs::write(dir.path().join("config.json"), model.0.to_string()).unwrap();
+        write_safetensors(&dir.path().join("model.safetensors"), &model.1);
+        let expected = logits(dir.path());
+        assert_near(&logits(&path), &expected, 0.0, flag);
+        let mut pairs = expected.iter().zip(&without);
+        assert!(pairs.any(|(a, b)| (a - b).abs() > 0.1), "{flag} counts");
+    }
+}
+
+#[test]
+fn some_of_the_biases_alone_are_refused_by_name() {
+    for (module, says) in [
+        (("self_attn.o_proj", 64), "self_attn.q_proj.bias"),
+        (("mlp.down_proj", 64), "mlp.gate_proj.bias"),
+        (("self_attn.q_norm", 16), "self_attn.q_norm.bias"),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("model.gguf");
+        write_biased_gguf(&path, &biased("attention_bias", &[module]));
+        let refused = load(&path, Setup::new(Precision::F32)).err();
+        let message = refused.expect("it is refused").to_string();
+        assert!(message.contains(says), "{message}");
+    }
 }
 
 #[test]

@@ -80,6 +80,19 @@ impl<'a> Fields<'a> {
         self.values.contains_key(field)
     }
 
+    /// All keys, those with `null` too.
+    pub fn keys(&self) -> impl Iterator<Item = &'a str> {
+        self.values.keys().map(String::as_str)
+    }
+
+    /// Whether `field` has the same value in `other`, or none in both.
+    pub fn agrees(&self, other: &Fields<'_>, field: &str) -> bool {
+        match (self.value(field), other.value(field)) {
+            (Some(here), Some(there)) => same(here, there),
+            (here, there) => here.is_none() && there.is_none(),
+        }
+    }
+
     /// The object below `field`.
     pub fn section(&self, field: &str) -> Result<Option<Fields<'a>>, CheckpointError> {
         match self.value(field) {
@@ -233,6 +246,14 @@ impl<'a> Fields<'a> {
                 .map_or_else(|| "absent".to_owned(), shortened),
             supported: supported.to_owned(),
         }
+    }
+}
+
+/// Equal, with 1 and 1.0 the same number.
+pub(crate) fn same(a: &Value, b: &Value) -> bool {
+    match (a.as_f64(), b.as_f64()) {
+        (Some(a), Some(b)) => a == b,
+        _ => a == b,
     }
 }
 

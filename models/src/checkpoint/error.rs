@@ -97,6 +97,17 @@ pub enum CheckpointError {
         /// Shape in the file.
         found: Vec<usize>,
     },
+    /// The files hold a tensor that would change results and that the model as configured does not read.
+    #[error(
+        "{file} holds tensor {tensor}, which the model does not read as its configuration stands; its results would be wrong",
+        file = file.display()
+    )]
+    UnreadTensor {
+        /// The file.
+        file: PathBuf,
+        /// The tensor.
+        tensor: String,
+    },
     /// A tensor has elements that no device takes.
     #[error("{file}: tensor {tensor} has elements {found}; supported: {supported}", file = file.display())]
     WrongDtype {

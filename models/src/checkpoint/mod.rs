@@ -12,6 +12,7 @@ mod safetensors;
 mod table;
 mod unique;
 
+pub(crate) use config::same;
 pub use config::{Config, Fields};
 pub use error::CheckpointError;
 pub use gguf::{Metadata as GgufMetadata, Value as GgufValue};
@@ -97,11 +98,6 @@ impl Checkpoint {
         self.tensors.names()
     }
 
-    /// Whether there is such a tensor.
-    pub fn has_tensor(&self, name: &str) -> bool {
-        self.tensors.get(name).is_some()
-    }
-
     /// A tensor of the shape `shape`, `[n]` or `[out, in]`. A vector's view has the shape `[n, 1]`.
     ///
     /// # Errors
@@ -117,6 +113,14 @@ impl Checkpoint {
             });
         }
         Ok(view)
+    }
+
+    /// The refusal of a tensor that the model cannot make use of.
+    pub(crate) fn unread_tensor(&self, name: &str) -> CheckpointError {
+        CheckpointError::UnreadTensor {
+            file: self.tensors.file_of(name).to_path_buf(),
+            tensor: name.to_owned(),
+        }
     }
 
     /// The element format that most of the weights have.

@@ -1,7 +1,7 @@
 //! GLM-4 9B as `GlmForCausalLM`: half of each head is rotated in neighbouring pairs, gate and up are one tensor.
 //! Source: transformers models/glm.
 
-use super::refusals;
+use super::{refusals, windows};
 use crate::checkpoint::{CheckpointError, Config};
 use crate::rope::{self, RopeKind};
 use crate::spec::{Biases, DecoderSpec, GateUp, LayerNames, Shape, ShapeDefaults};
@@ -9,6 +9,7 @@ use crate::spec::{Biases, DecoderSpec, GateUp, LayerNames, Shape, ShapeDefaults}
 pub(super) fn spec(config: &Config) -> Result<DecoderSpec, CheckpointError> {
     let fields = config.fields();
     refusals::flags_must_be_off(&fields, &["mlp_bias"])?;
+    windows::refuse(&fields)?;
     let shape = Shape::read(
         &fields,
         ShapeDefaults {

@@ -1,12 +1,14 @@
 //! Llama 2 and 3.x, SmolLM2 and what else is saved as `LlamaForCausalLM`.
 //! Source: transformers models/llama.
 
+use super::windows;
 use crate::checkpoint::{CheckpointError, Config};
 use crate::rope::{self, RopeKind};
 use crate::spec::{Biases, DecoderSpec, Shape, ShapeDefaults};
 
 pub(super) fn spec(config: &Config) -> Result<DecoderSpec, CheckpointError> {
     let fields = config.fields();
+    windows::refuse(&fields)?;
     let shape = Shape::read(
         &fields,
         ShapeDefaults {

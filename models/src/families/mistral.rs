@@ -30,7 +30,7 @@ pub(super) fn spec(config: &Config) -> Result<DecoderSpec, CheckpointError> {
         given => given,
     };
     Ok(DecoderSpec {
-        windows: windows::read(&fields, shape.layers, |_| window, window)?,
+        windows: windows::read_uniform(&fields, shape.layers, window)?,
         ..DecoderSpec::plain(shape, rope, max_positions)
     })
 }

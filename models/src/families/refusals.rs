@@ -1,18 +1,18 @@
 //! Configuration fields that would change results and that no family here carries out. They are refused by name: a model
 //! that answers almost rightly is worse than one that does not start.
 
-use crate::checkpoint::{CheckpointError, Fields};
+use crate::checkpoint::{CheckpointError, Fields, same};
 use serde_json::Value;
 
 /// Objects and numbers whose mere presence asks for something.
 const MUST_BE_ABSENT: [&str; 8] = [
     "quantization_config",
+    "compression_config",
     "attn_logit_softcapping",
     "final_logit_softcapping",
     "query_pre_attn_scalar",
     "clip_qkv",
     "attention_chunk_size",
-    "no_rope_layers",
     "text_config",
 ];
 
@@ -27,7 +27,7 @@ const MUST_BE_ONE: [&str; 6] = [
 ];
 
 /// Counts and flags that change nothing when they are 0 or false.
-const MUST_BE_ZERO: [&str; 7] = [
+const MUST_BE_ZERO: [&str; 10] = [
     "num_experts",
     "num_local_experts",
     "n_routed_experts",
@@ -35,6 +35,9 @@ const MUST_BE_ZERO: [&str; 7] = [
     "use_qk_norm",
     "alibi",
     "add_cross_attention",
+    "no_rope_layer_interval",
+    "qk_layernorm",
+    "use_bidirectional_attention",
 ];
 
 /// Refuses what no family supports.
@@ -65,6 +68,15 @@ pub(super) fn check(fields: &Fields<'_>) -> Result<(), CheckpointError> {
             return Err(fields.unsupported(field, "none"));
         }
     }
+    if asks("is_causal", &[Value::from(true)]) {
+        return Err(fields.unsupported("is_causal", "true"));
+    }
+    // One entry per layer; 1 means that the layer does rotate.
+    let rotates = |layer: &Value| same(layer, &Value::from(1));
+    let layers = fields.value("no_rope_layers");
+    if layers.is_some_and(|layers| !layers.as_array().is_some_and(|l| l.iter().all(rotates))) {
+        return Err(fields.unsupported("no_rope_layers", "1 for all layers"));
+    }
     Ok(())
 }
 
@@ -79,12 +91,4 @@ pub(super) fn flags_must_be_off(
         }
     }
     Ok(())
-}
-
-/// Equal, with 1 and 1.0 the same number.
-fn same(a: &Value, b: &Value) -> bool {
-    match (a.as_f64(), b.as_f64()) {
-        (Some(a), Some(b)) => a == b,
-        _ => a == b,
-    }
 }

@@ -3,7 +3,7 @@
 use crate::checkpoint::{CheckpointError, Fields};
 
 /// One window per layer. `layer_types` decides where it stands (`sliding` is the window of a sliding layer), else `usual`.
-pub(super) fn read(
+fn read(
     fields: &Fields<'_>,
     layers: usize,
     usual: impl Fn(usize) -> Option<usize>,
@@ -27,6 +27,32 @@ pub(super) fn read(
         _ => Err(fields.unsupported("layer_types", "full_attention, sliding_attention")),
     };
     types.iter().map(window).collect()
+}
+
+/// For families without windows: `layer_types` may be there, but only to say so.
+pub(super) fn refuse(fields: &Fields<'_>) -> Result<(), CheckpointError> {
+    only(fields, "full_attention")
+}
+
+/// One window on all layers, or none. As transformers' Mistral does not read `layer_types`, it must not say otherwise.
+pub(super) fn read_uniform(
+    fields: &Fields<'_>,
+    layers: usize,
+    window: Option<usize>,
+) -> Result<Vec<Option<usize>>, CheckpointError> {
+    if window.is_some() {
+        only(fields, "sliding_attention")?;
+    }
+    Ok(vec![window; layers])
+}
+
+fn only(fields: &Fields<'_>, kind: &str) -> Result<(), CheckpointError> {
+    match fields.texts("layer_types")? {
+        Some(types) if types.iter().any(|&found| found != kind) => {
+            Err(fields.unsupported("layer_types", &format!("{kind} on all layers")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Where the key is missing.

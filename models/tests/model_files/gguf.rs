@@ -4,6 +4,7 @@
 pub enum Meta {
     U32(u32),
     F32(f32),
+    Bool(bool),
     Text(&'static str),
     Texts(Vec<String>),
     I32s(Vec<i32>),
@@ -31,6 +32,10 @@ fn put_meta(out: &mut Vec<u8>, value: &Meta) {
         Meta::F32(number) => {
             out.extend(6u32.to_le_bytes());
             out.extend(number.to_le_bytes());
+        }
+        Meta::Bool(flag) => {
+            out.extend(7u32.to_le_bytes());
+            out.push(u8::from(*flag));
         }
         Meta::Text(text) => {
             out.extend(8u32.to_le_bytes());

@@ -3,6 +3,7 @@
 
 use super::TensorEntry;
 use super::metadata::{Metadata, Value as MetaValue};
+use super::refusals;
 use crate::checkpoint::config::Config;
 use crate::checkpoint::error::CheckpointError;
 use serde_json::{Map, Value, json};
@@ -29,18 +30,13 @@ const COPIED: [(&str, &str); 9] = [
     ("attention.key_length", "head_dim"),
 ];
 
-/// Keys whose presence (with another value than the one given) changes results in a way that is not built.
-const REFUSED: [(&str, f64); 10] = [
-    ("expert_count", 0.0),
-    ("attention.max_alibi_bias", 0.0),
-    ("attention.clamp_kqv", 0.0),
-    ("attn_logit_softcapping", 0.0),
-    ("final_logit_softcapping", 0.0),
-    ("logit_scale", 1.0),
-    ("embedding_scale", 1.0),
-    ("rope.scaling.attn_factor", 1.0),
-    ("rope.scaling.yarn_attn_factor", 1.0),
-    ("rope.scaling.yarn_ext_factor", 1.0),
+/// Projections below `blk.N.` whose biases Hugging Face's two flags stand for.
+const BIASED: [(&str, &[&str]); 2] = [
+    (
+        "attention_bias",
+        &["attn_q", "attn_k", "attn_v", "attn_output"],
+    ),
+    ("mlp_bias", &["ffn_gate", "ffn_up", "ffn_down"]),
 ];
 
 /// Translates the metadata; `tensors` tell what it leaves open (vocabulary, tied head, biases).
@@ -61,7 +57,7 @@ pub(super) fn from_metadata(
         architecture,
         metadata,
     };
-    keys.refuse_unsupported()?;
+    refusals::check(&keys)?;
     let mut fields = Map::new();
     fields.insert("architectures".to_owned(), json!([hf_name]));
     for (key, field) in COPIED {
@@ -80,7 +76,11 @@ pub(super) fn from_metadata(
         "tie_word_embeddings".to_owned(),
         json!(!has("output.weight")),
     );
-    fields.insert("attention_bias".to_owned(), json!(has("blk.0.attn_q.bias")));
+    // Any layer's bias switches the flag on; what is then missing is refused by name.
+    for (flag, modules) in BIASED {
+        let biased = tensors.iter().any(|entry| is_bias_of(&entry.name, modules));
+        fields.insert(flag.to_owned(), json!(biased));
+    }
     if let Some(scaling) = keys.rope_scaling()? {
         fields.insert("rope_scaling".to_owned(), scaling);
     }
@@ -89,54 +89,35 @@ pub(super) fn from_metadata(
     Ok(Config::new(file, fields))
 }
 
+fn is_bias_of(name: &str, modules: &[&str]) -> bool {
+    let mut parts = name.split('.');
+    parts.next() == Some("blk")
+        && parts.next().is_some()
+        && parts.next().is_some_and(|module| modules.contains(&module))
+        && parts.eq(["bias"])
+}
+
 /// The metadata below one architecture's prefix.
-struct Keys<'a> {
-    file: &'a Path,
-    architecture: &'a str,
-    metadata: &'a Metadata,
+pub(super) struct Keys<'a> {
+    pub file: &'a Path,
+    pub architecture: &'a str,
+    pub metadata: &'a Metadata,
 }
 
 impl<'a> Keys<'a> {
-    fn name(&self, key: &str) -> String {
+    pub fn name(&self, key: &str) -> String {
         format!("{}.{key}", self.architecture)
     }
 
-    fn get(&self, key: &str) -> Option<&'a MetaValue> {
+    pub fn get(&self, key: &str) -> Option<&'a MetaValue> {
         self.metadata.value(&self.name(key))
     }
 
-    fn float(&self, key: &str) -> Option<f64> {
+    pub fn float(&self, key: &str) -> Option<f64> {
         self.metadata.float(&self.name(key))
     }
 
-    fn refuse_unsupported(&self) -> Result<(), CheckpointError> {
-        if let Some(parts) = self.metadata.int("split.count").filter(|&parts| parts > 1) {
-            return Err(CheckpointError::Unsupported {
-                file: self.file.to_path_buf(),
-                field: "split.count".to_owned(),
-                found: parts.to_string(),
-                supported: "models in one file".to_owned(),
-            });
-        }
-        for (key, harmless) in REFUSED {
-            if let Some(value) = self.get(key)
-                && self.float(key) != Some(harmless)
-            {
-                return Err(self.unsupported(key, &format!("{value:?}"), &harmless.to_string()));
-            }
-        }
-        if let (Some(key), value) = (
-            self.float("attention.key_length"),
-            self.float("attention.value_length"),
-        ) && value.is_some_and(|value| value != key)
-        {
-            let found = format!("{value:?}");
-            return Err(self.unsupported("attention.value_length", &found, "that of the keys"));
-        }
-        Ok(())
-    }
-
-    fn unsupported(&self, key: &str, found: &str, supported: &str) -> CheckpointError {
+    pub fn unsupported(&self, key: &str, found: &str, supported: &str) -> CheckpointError {
         CheckpointError::Unsupported {
             file: self.file.to_path_buf(),
             field: self.name(key),

@@ -7,6 +7,7 @@ mod config;
 mod cursor;
 mod metadata;
 mod names;
+mod refusals;
 
 pub use metadata::{Metadata, Value};
 

@@ -77,7 +77,9 @@ fn outer_name(name: &str) -> &str {
     match name {
         "token_embd.weight" => "model.embed_tokens.weight",
         "output_norm.weight" => "model.norm.weight",
+        "output_norm.bias" => "model.norm.bias",
         "output.weight" => "lm_head.weight",
+        "output.bias" => "lm_head.bias",
         other => other,
     }
 }
