@@ -1,6 +1,16 @@
 //! What a session needs of a tokenizer. `models::text` implements it; tests use a toy one.
 
 use crate::ids::TokenId;
+use std::ops::Range;
+
+/// A token and the bytes of the text that it came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OffsetToken {
+    /// The token.
+    pub id: TokenId,
+    /// Where it stands in the text, in bytes; empty for a token that the tokenizer added. Tokens that share a character all have its range.
+    pub bytes: Range<usize>,
+}
 
 /// Text to tokens and back. Shared by all sessions.
 pub trait TextCodec: Send + Sync {
@@ -9,6 +19,16 @@ pub trait TextCodec: Send + Sync {
     /// # Errors
     /// When the tokenizer refuses the text; the message is meant for the client.
     fn encode(&self, text: &str, add_special_tokens: bool) -> Result<Vec<TokenId>, TextError>;
+
+    /// Tokenises `text` as [`TextCodec::encode`] does and says where in it each token stands.
+    ///
+    /// # Errors
+    /// As [`TextCodec::encode`].
+    fn encode_with_offsets(
+        &self,
+        text: &str,
+        add_special_tokens: bool,
+    ) -> Result<Vec<OffsetToken>, TextError>;
 
     /// An incremental decoder for text that follows `context` (the prompt's ids; they give no output themselves).
     fn decoder(&self, context: &[TokenId], skip_special_tokens: bool) -> Box<dyn TokenDecoder>;

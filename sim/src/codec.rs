@@ -1,7 +1,7 @@
 //! A tokenizer of one token per character, for devices without a vocabulary of their own.
 
 use ropeteam_engine::ids::TokenId;
-use ropeteam_engine::text::{TextCodec, TextError, TokenDecoder};
+use ropeteam_engine::text::{OffsetToken, TextCodec, TextError, TokenDecoder};
 
 /// Id 0 ends a text; id `n` above it is the `n`-th character of the alphabet. Capitals count as small letters, and what is not in
 /// the alphabet as its last character.
@@ -39,6 +39,23 @@ impl TextCodec for SimCodec {
         let other = self.alphabet.len() - 1;
         let index = |c: char| position(c.to_ascii_lowercase()).unwrap_or(other);
         Ok(text.chars().map(|c| TokenId(index(c) as u32 + 1)).collect())
+    }
+
+    fn encode_with_offsets(
+        &self,
+        text: &str,
+        add_special_tokens: bool,
+    ) -> Result<Vec<OffsetToken>, TextError> {
+        let ids = self.encode(text, add_special_tokens)?;
+        let places = text.char_indices();
+        Ok(ids
+            .into_iter()
+            .zip(places)
+            .map(|(id, (start, c))| OffsetToken {
+                id,
+                bytes: start..start + c.len_utf8(),
+            })
+            .collect())
     }
 
     fn decoder(&self, _context: &[TokenId], skip_special_tokens: bool) -> Box<dyn TokenDecoder> {

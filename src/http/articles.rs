@@ -3,17 +3,18 @@
 //! Two things differ from the articles' own code, which could not have worked: `/v1/generate` streams real events (`?raw=1` gives the bare text
 //! chunks that the article sends), and `/v1/stream` sends clean TGI events, not events inside events. Errors have the OpenAI shape.
 
-use super::json::{finite, parse};
+use super::json::{Parsed, finite, parse};
 use super::openai::error::{self, Envelope};
 use super::refusal::Refusal;
 use super::request_log::LogLine;
-use super::sse::{self, FrameWriter, frame_after};
+use super::sse::{self, FrameWriter, KeepAlive, frame_after};
 use super::state::{AppState, Serving};
 use super::tgi::{Generated, StreamParts, TgiFrames};
 use super::{body, request_id, submit};
 use actix_web::guard::GuardContext;
+use actix_web::http::header::{HeaderName, HeaderValue};
 use actix_web::web::{BytesMut, Data, Payload, Query};
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder};
 use ropeteam_actors::generation::GenerateEvent;
 use ropeteam_engine::request::{GenerateRequest, Prompt, StopRules};
 use ropeteam_engine::sampling::SamplingParams;
@@ -51,13 +52,18 @@ struct RawQuery {
     raw: String,
 }
 
-/// `?prompt=&max_tokens=`; TGI's name for the number is taken as well.
+/// `?prompt=&max_tokens=&temperature=`; TGI's name for the number is taken as well.
 #[derive(Debug, Deserialize)]
 struct PromptQuery {
     prompt: String,
     #[serde(alias = "max_new_tokens")]
     max_tokens: Option<u32>,
+    #[serde(default, deserialize_with = "finite")]
+    temperature: Option<f32>,
 }
+
+/// The names in [`PromptQuery`].
+const QUERY_NAMES: &[&str] = &["prompt", "max_tokens", "max_new_tokens", "temperature"];
 
 /// Answers `POST /v1/generate`. The body is JSON whatever its type says.
 pub async fn generate(
@@ -83,7 +89,7 @@ pub async fn stream(request: HttpRequest, state: Data<AppState>) -> HttpResponse
 /// Whether a call of the chat route is the second article's: it has its prompt in the query.
 pub fn has_prompt_in_query(context: &GuardContext<'_>) -> bool {
     let query = context.head().uri.query().unwrap_or("");
-    Query::<PromptQuery>::from_query(query).is_ok()
+    pairs(query).iter().any(|(name, _)| name == "prompt")
 }
 
 /// Answers `POST /v1/chat/completions?prompt=` with TGI's JSON, as the second article does.
@@ -153,13 +159,13 @@ async fn inference(
     let tenant = state.keys.tenant(request)?;
     let serving = state.serving()?;
     let bytes = body::read(request, payload, state).await?;
-    let asked = parse::<InferenceRequest>(&bytes)?.value;
+    let Parsed {
+        value: asked,
+        ignored,
+    } = parse::<InferenceRequest>(&bytes)?;
     log.prompt(|| asked.prompt.clone());
-    let temperature = asked.temperature.unwrap_or(GENERATE_TEMPERATURE);
-    if !(0.0..=2.0).contains(&temperature) {
-        let message = format!("temperature must be from 0 to 2, got {temperature}");
-        return Err(Refusal::invalid("temperature", message));
-    }
+    let temperature = checked_temperature(asked.temperature, GENERATE_TEMPERATURE)?;
+    let ignored = submit::ignored_header(&ignored);
     let wish = Wish {
         prompt: asked.prompt.clone(),
         max_tokens: asked.max_new_tokens.unwrap_or(GENERATE_MAX_NEW_TOKENS),
@@ -173,31 +179,45 @@ async fn inference(
     let generate = engine_request(request, tenant, wish)?;
     if asked.stream.unwrap_or(false) {
         let raw = Query::<RawQuery>::from_query(request.query_string()).is_ok_and(|q| q.raw == "1");
-        return text_stream(raw, generate, state, serving, log).await;
+        let running = submit::start(serving, vec![generate], log.take());
+        let keep_alive = text_keep_alive(raw, state, serving);
+        return sse::respond(running, TextFrames { raw }, keep_alive, ignored).await;
     }
     let answers = submit::answers(serving, vec![generate], log).await?;
     let result = answers.first().and_then(|answer| answer.choices.first());
     let result = result.map_or("", |choice| &choice.text);
-    Ok(HttpResponse::Ok().json(InferenceAnswer {
+    let answer = InferenceAnswer {
         prompt: &asked.prompt,
         result,
-    }))
+    };
+    Ok(ok(ignored).json(answer))
 }
 
-async fn text_stream(
-    raw: bool,
-    generate: GenerateRequest,
-    state: &AppState,
-    serving: &Serving,
-    log: &mut LogLine,
-) -> Result<HttpResponse, Refusal> {
-    let running = submit::start(serving, vec![generate], log.take());
+/// A good answer that names what was not understood.
+fn ok(ignored: Option<(HeaderName, HeaderValue)>) -> HttpResponseBuilder {
+    let mut response = HttpResponse::Ok();
+    if let Some(pair) = ignored {
+        response.insert_header(pair);
+    }
+    response
+}
+
+fn checked_temperature(given: Option<f32>, default: f32) -> Result<f32, Refusal> {
+    let temperature = given.unwrap_or(default);
+    if !(0.0..=2.0).contains(&temperature) {
+        let message = format!("temperature must be from 0 to 2, got {temperature}");
+        return Err(Refusal::invalid("temperature", message));
+    }
+    Ok(temperature)
+}
+
+/// How text chunks are kept alive: bare ones are not, because a comment would be taken for text.
+fn text_keep_alive(raw: bool, state: &AppState, serving: &Serving) -> KeepAlive {
     let mut keep_alive = submit::keep_alive(state, serving);
     if raw {
-        // A comment would be taken for text.
         keep_alive.progress = Box::new(|| false);
     }
-    sse::respond(running, TextFrames { raw }, keep_alive, None).await
+    keep_alive
 }
 
 async fn stream_by_query(
@@ -210,10 +230,11 @@ async fn stream_by_query(
     let query = prompt_query(request)?;
     log.prompt(|| query.prompt.clone());
     let max_tokens = query.max_tokens.unwrap_or(STREAM_MAX_TOKENS);
+    let temperature = checked_temperature(query.temperature, 0.0)?;
     let frames = TgiFrames::new(StreamParts {
         prefix: String::new(),
         details: false,
-        sampled: false,
+        sampled: temperature > 0.0,
         max_new_tokens: max_tokens,
         stops: Vec::new(),
         text: serving.text.clone(),
@@ -222,12 +243,17 @@ async fn stream_by_query(
     let wish = Wish {
         prompt: query.prompt,
         max_tokens,
-        sampling: SamplingParams::greedy(),
+        sampling: SamplingParams {
+            temperature,
+            seed: rand::random(),
+            ..SamplingParams::default()
+        },
         logprobs: Some(0),
     };
     let generate = engine_request(request, tenant, wish)?;
     let running = submit::start(serving, vec![generate], log.take());
-    sse::respond(running, frames, submit::keep_alive(state, serving), None).await
+    let keep_alive = submit::keep_alive(state, serving);
+    sse::respond(running, frames, keep_alive, unknown_in_query(request)).await
 }
 
 async fn whole_by_query(
@@ -243,7 +269,7 @@ async fn whole_by_query(
         prompt: query.prompt,
         max_tokens: query.max_tokens.unwrap_or(CHAT_MAX_TOKENS),
         sampling: SamplingParams {
-            temperature: CHAT_TEMPERATURE,
+            temperature: checked_temperature(query.temperature, CHAT_TEMPERATURE)?,
             top_p: CHAT_TOP_P,
             seed: rand::random(),
             ..SamplingParams::default()
@@ -254,7 +280,7 @@ async fn whole_by_query(
     let mut answers = submit::answers(serving, vec![generate], log).await?;
     let choice = answers.pop().and_then(|mut answer| answer.choices.pop());
     let choice = choice.ok_or_else(super::answer::incomplete)?;
-    Ok(HttpResponse::Ok().json(Generated::text(choice.text)))
+    Ok(ok(unknown_in_query(request)).json(Generated::text(choice.text)))
 }
 
 fn prompt_query(request: &HttpRequest) -> Result<PromptQuery, Refusal> {
@@ -262,9 +288,20 @@ fn prompt_query(request: &HttpRequest) -> Result<PromptQuery, Refusal> {
         Ok(query) => Ok(query.into_inner()),
         Err(error) => Err(Refusal::invalid(
             "prompt",
-            format!("the query must be ?prompt=TEXT&max_tokens=N: {error}"),
+            format!("the query must be ?prompt=TEXT&max_tokens=N&temperature=T: {error}"),
         )),
     }
+}
+
+fn pairs(query: &str) -> Vec<(String, String)> {
+    Query::from_query(query).map_or_else(|_| Vec::new(), Query::into_inner)
+}
+
+/// The header that names the query's parameters that nobody knows.
+fn unknown_in_query(request: &HttpRequest) -> Option<(HeaderName, HeaderValue)> {
+    let names = pairs(request.query_string()).into_iter().map(|pair| pair.0);
+    let unknown = names.filter(|name| !QUERY_NAMES.contains(&name.as_str()));
+    submit::ignored_header(&unknown.collect::<Vec<_>>())
 }
 
 /// Text chunks as events, or bare.

@@ -1,4 +1,4 @@
-//! API keys: who may use the generation routes. Health, metrics and info stay open, as with the servers this one replaces.
+//! API keys: who may use the generation routes and restart devices. Health, metrics and info stay open, as with the servers this one replaces.
 //! Not here: how a refusal looks (each dialect's `error.rs`).
 
 use super::refusal::{Kind, Refusal};

@@ -5,8 +5,14 @@
 //! known field twice. A byte order mark before the text is skipped.
 
 use super::refusal::{Kind, Refusal};
-use serde::de::{Deserialize, DeserializeOwned};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{
+    Deserialize, DeserializeOwned, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess,
+    Unexpected, Visitor,
+};
 use serde_json::Value;
+use std::fmt;
+use std::marker::PhantomData;
 
 /// A parsed body.
 #[derive(Debug)]
@@ -29,7 +35,9 @@ pub fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<Parsed<T>, Refusal> {
     let value = {
         let mut note = |path: serde_ignored::Path<'_>| ignored.push(field_path(&path.to_string()));
         let tracked = serde_path_to_error::Deserializer::new(&mut reader, &mut track);
-        T::deserialize(serde_ignored::Deserializer::new(tracked, &mut note))
+        object(serde_ignored::Deserializer::new(tracked, &mut note)).and_then(|value| {
+            value.ok_or_else(|| Error::invalid_type(Unexpected::Unit, &"an object"))
+        })
     };
     let value = value.map_err(|error| refusal(&error, &track.path().to_string()))?;
     reader.end().map_err(|error| refusal(&error, "."))?;
@@ -47,16 +55,107 @@ where
 {
     let own: Parsed<A> = parse(body)?;
     let mut shared: Parsed<B> = parse(body)?;
-    shared.ignored.retain(|path| own.ignored.contains(path));
+    let of_shared = std::mem::take(&mut shared.ignored);
+    let ignored_in = |list: &[String], path: &str| list.iter().any(|outer| covers(outer, path));
+    let inside_own = own
+        .ignored
+        .iter()
+        .filter(|path| !of_shared.contains(path) && ignored_in(&of_shared, path));
+    shared.ignored = of_shared
+        .iter()
+        .filter(|path| ignored_in(&own.ignored, path))
+        .chain(inside_own)
+        .cloned()
+        .collect();
     Ok((own.value, shared))
 }
 
-/// The value at a path of the body, for fields that no type knows.
-pub fn value_at(body: &[u8], path: &str) -> Option<Value> {
-    let whole: Value = serde_json::from_slice(without_mark(body)).ok()?;
-    path.split('.')
-        .try_fold(&whole, |value, key| value.get(key))
-        .cloned()
+/// Whether `outer` is the field at `path` or one around it.
+fn covers(outer: &str, path: &str) -> bool {
+    path.strip_prefix(outer)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+/// Whether every value that stands at `path` of the body is `null` or `neutral`, for fields that no type knows. A value that cannot be
+/// read (a number too large, half a surrogate pair, nesting too deep) is neither.
+pub fn asks_for_nothing(body: &[u8], path: &str, neutral: impl Fn(&Value) -> bool) -> bool {
+    let mut reader = serde_json::Deserializer::from_slice(without_mark(body));
+    let seed = NeutralAt {
+        path,
+        neutral: &neutral,
+    };
+    seed.deserialize(&mut reader).unwrap_or(false)
+}
+
+/// Walks to a path, past everything else unread. A field may stand there several times.
+struct NeutralAt<'a, F> {
+    path: &'a str,
+    neutral: &'a F,
+}
+
+impl<'de, F: Fn(&Value) -> bool> DeserializeSeed<'de> for NeutralAt<'_, F> {
+    type Value = bool;
+
+    fn deserialize<D: Deserializer<'de>>(self, source: D) -> Result<bool, D::Error> {
+        if self.path.is_empty() {
+            let value = Value::deserialize(source)?;
+            return Ok(value.is_null() || (self.neutral)(&value));
+        }
+        source.deserialize_map(self)
+    }
+}
+
+impl<'de, F: Fn(&Value) -> bool> Visitor<'de> for NeutralAt<'_, F> {
+    type Value = bool;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<bool, A::Error> {
+        let (key, path) = self.path.split_once('.').unwrap_or((self.path, ""));
+        let mut all = true;
+        while let Some(found) = map.next_key::<String>()? {
+            if found == key {
+                let neutral = self.neutral;
+                all &= map.next_value_seed(NeutralAt { path, neutral })?;
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// Takes a `T` from an object only: what serde derives for a struct would take an array of its fields, too.
+struct ObjectOnly<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectOnly<T> {
+    type Value = Option<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_unit<E>(self) -> Result<Option<T>, E> {
+        Ok(None)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Option<T>, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map)).map(Some)
+    }
+}
+
+/// Deserialises a struct inside a body: an object or `null`, never an array.
+///
+/// # Errors
+/// When the value is something else, or does not fit.
+pub fn object<'de, D, T>(source: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    source.deserialize_any(ObjectOnly(PhantomData))
 }
 
 fn without_mark(body: &[u8]) -> &[u8] {
@@ -129,6 +228,7 @@ mod tests {
     struct Outer {
         prompt: String,
         max_tokens: Option<i64>,
+        #[serde(default, deserialize_with = "object")]
         parameters: Option<Inner>,
     }
 
@@ -234,10 +334,6 @@ mod tests {
             parsed.value.parameters.and_then(|p| p.temperature),
             Some(1.0)
         );
-        assert_eq!(
-            value_at(br#"{"parameters":{"y":true}}"#, "parameters.y"),
-            Some(Value::Bool(true))
-        );
     }
 
     #[test]
@@ -249,5 +345,60 @@ mod tests {
                 .prompt,
             "a"
         );
+    }
+
+    #[test]
+    fn a_value_that_cannot_be_read_never_asks_for_nothing() {
+        let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+        for value in ["1e400", r#""\ud83d""#, &deep] {
+            let body = format!(r#"{{"a":1e400,"g":{value},"p":{{"g":{value}}}}}"#);
+            for path in ["g", "p.g"] {
+                assert!(!asks_for_nothing(body.as_bytes(), path, |_| true), "{body}");
+            }
+        }
+        let body = br#"{"a":1e400,"g":null,"p":{"g":false}}"#;
+        assert!(asks_for_nothing(body, "g", |_| false));
+        assert!(asks_for_nothing(body, "p.g", |v| v == false));
+        let twice = br#"{"g":{"type":"object"},"g":null}"#;
+        assert!(!asks_for_nothing(twice, "g", |_| false));
+    }
+
+    #[test]
+    fn an_array_is_no_object() {
+        check(br#"["a",1]"#, Kind::Invalid, None, "expected an object");
+        check(b"null", Kind::Invalid, None, "expected an object");
+        check(b"7", Kind::Invalid, None, "expected an object");
+        check(
+            br#"{"prompt":"a","parameters":[1.0]}"#,
+            Kind::Invalid,
+            Some("parameters"),
+            "expected an object",
+        );
+    }
+
+    #[test]
+    fn of_a_pair_the_unknown_fields_inside_known_ones_are_collected() {
+        #[derive(Debug, serde::Deserialize)]
+        struct Own {
+            prompt: String,
+        }
+        #[derive(Debug, serde::Deserialize)]
+        struct Shared {
+            #[serde(default, deserialize_with = "object")]
+            parameters: Option<Inner>,
+        }
+        let body = br#"{"prompt":"a","parameters":{"temperature":1,"y":2},"x":1}"#;
+        let (own, shared) = parse_pair::<Own, Shared>(body).unwrap();
+        assert_eq!(
+            (own.prompt.as_str(), shared.value.parameters.is_some()),
+            ("a", true)
+        );
+        assert_eq!(shared.ignored, ["parameters.y", "x"]);
+        let (shared, own) = parse_pair::<Shared, Own>(body).unwrap();
+        assert_eq!(
+            (own.value.prompt.as_str(), shared.parameters.is_some()),
+            ("a", true)
+        );
+        assert_eq!(own.ignored, ["x", "parameters.y"]);
     }
 }

@@ -4,8 +4,8 @@
 use super::openai::error;
 use super::refusal::{Kind, Refusal};
 use super::state::AppState;
-use actix_web::HttpResponse;
 use actix_web::web::{Data, Path};
+use actix_web::{HttpRequest, HttpResponse};
 use ropeteam_engine::ids::DeviceId;
 use serde::Serialize;
 
@@ -77,8 +77,16 @@ struct Restarting {
     status: &'static str,
 }
 
-/// Answers `POST /v1/devices/{id}/restart`. What the device runs goes on by replay.
-pub async fn restart(id: Path<String>, state: Data<AppState>) -> HttpResponse {
+/// Answers `POST /v1/devices/{id}/restart`. What the device runs goes on by replay. Needs an API key where the generation routes do;
+/// the routes that only show things stay open.
+pub async fn restart(
+    request: HttpRequest,
+    id: Path<String>,
+    state: Data<AppState>,
+) -> HttpResponse {
+    if let Err(refusal) = state.keys.tenant(&request) {
+        return error::response(&refusal);
+    }
     let Some(serving) = state.serving.get() else {
         return error::response(&Refusal::loading());
     };

@@ -197,9 +197,15 @@ impl From<RequestError> for Refusal {
                 retry_after: Some(retry_after),
                 ..Self::new(Kind::Overloaded, message)
             },
-            RequestError::QueueTimeout { .. } => Refusal {
+            RequestError::QueueTimeout { waited } => Refusal {
                 retry_after: Some(Duration::from_secs(1)),
-                ..Self::new(Kind::QueueTimeout, message)
+                ..Self::new(
+                    Kind::QueueTimeout,
+                    format!(
+                        "the request waited {:.0} ms in the queue, longer than allowed",
+                        waited.as_secs_f64() * 1e3
+                    ),
+                )
             },
             RequestError::Draining | RequestError::NoDevice => Refusal {
                 retry_after: Some(Duration::from_secs(5)),
@@ -243,6 +249,17 @@ mod tests {
             None
         );
         assert_eq!(Refusal::of_finish(&FinishReason::Length), None);
+    }
+
+    #[test]
+    fn the_time_in_the_queue_is_told_in_milliseconds() {
+        let waited = Duration::from_nanos(501_901_491);
+        let refusal = Refusal::from(RequestError::QueueTimeout { waited });
+        assert!(
+            refusal.message.contains("waited 502 ms"),
+            "{}",
+            refusal.message
+        );
     }
 
     #[test]

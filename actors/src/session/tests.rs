@@ -17,7 +17,7 @@ use ropeteam_engine::ids::{DeviceId, Epoch, SeqId, TokenId};
 use ropeteam_engine::request::{FinishReason, GenerateRequest, Prompt, StopRules};
 use ropeteam_engine::sampling::SamplingParams;
 use ropeteam_engine::scheduler::SchedulerLimits;
-use ropeteam_engine::text::{TextCodec, TextError, TokenDecoder};
+use ropeteam_engine::text::{OffsetToken, TextCodec, TextError, TokenDecoder};
 use ropeteam_engine::work::{DeviceFinish, SampledToken, Work};
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +29,13 @@ struct Numbers;
 impl TextCodec for Numbers {
     fn encode(&self, _: &str, _: bool) -> Result<Vec<TokenId>, TextError> {
         Ok(vec![TokenId(1)])
+    }
+
+    fn encode_with_offsets(&self, text: &str, _: bool) -> Result<Vec<OffsetToken>, TextError> {
+        Ok(vec![OffsetToken {
+            id: TokenId(1),
+            bytes: 0..text.len(),
+        }])
     }
 
     fn decoder(&self, _: &[TokenId], _: bool) -> Box<dyn TokenDecoder> {

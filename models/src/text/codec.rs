@@ -2,13 +2,12 @@
 //! Not here: what is known of its tokens (`vocabulary.rs`), decoding token by token (`decode.rs`), GGUF vocabularies (`gguf.rs`).
 
 use std::fs;
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
 use ropeteam_device::ColumnMask;
 use ropeteam_engine::ids::TokenId;
-use ropeteam_engine::text::{TextCodec, TextError, TokenDecoder};
+use ropeteam_engine::text::{OffsetToken, TextCodec, TextError, TokenDecoder};
 use tokenizers::Tokenizer;
 
 use super::TokenizerError;
@@ -20,15 +19,6 @@ use super::vocabulary::Vocabulary;
 #[derive(Clone)]
 pub struct Codec {
     vocabulary: Arc<Vocabulary>,
-}
-
-/// A token and the bytes of the text that it came from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OffsetToken {
-    /// The token.
-    pub id: TokenId,
-    /// Where it stands in the text, in bytes; empty for a token that the tokenizer added.
-    pub bytes: Range<usize>,
 }
 
 impl Codec {
@@ -82,12 +72,19 @@ impl Codec {
         let ids: Vec<u32> = ids.iter().map(|id| id.0).collect();
         self.vocabulary.decode(&ids, skip_special_tokens)
     }
+}
 
-    /// Tokenises `text` and says where in it each token stands.
-    ///
-    /// # Errors
-    /// When the tokenizer refuses the text.
-    pub fn encode_with_offsets(
+impl TextCodec for Codec {
+    fn encode(&self, text: &str, add_special_tokens: bool) -> Result<Vec<TokenId>, TextError> {
+        let encoding = self
+            .vocabulary
+            .tokenizer
+            .encode_fast(text, add_special_tokens)
+            .map_err(|e| refused(&*e))?;
+        Ok(encoding.get_ids().iter().copied().map(TokenId).collect())
+    }
+
+    fn encode_with_offsets(
         &self,
         text: &str,
         add_special_tokens: bool,
@@ -107,17 +104,6 @@ impl Codec {
                 bytes: start..end,
             })
             .collect())
-    }
-}
-
-impl TextCodec for Codec {
-    fn encode(&self, text: &str, add_special_tokens: bool) -> Result<Vec<TokenId>, TextError> {
-        let encoding = self
-            .vocabulary
-            .tokenizer
-            .encode_fast(text, add_special_tokens)
-            .map_err(|e| refused(&*e))?;
-        Ok(encoding.get_ids().iter().copied().map(TokenId).collect())
     }
 
     fn decoder(&self, context: &[TokenId], skip_special_tokens: bool) -> Box<dyn TokenDecoder> {

@@ -45,7 +45,7 @@ mod special_tokens;
 mod template;
 mod vocabulary;
 
-pub use codec::{Codec, OffsetToken};
+pub use codec::Codec;
 pub use error::{TemplateError, TokenizerError};
 pub use gguf::GgufText;
 pub use special_tokens::SpecialTokens;

@@ -52,7 +52,8 @@ async fn answer(
     let serving = state.serving()?;
     let bytes = body::read_json(request, payload, state).await?;
     let (own, shared) = json::parse_pair::<ChatFields, SharedFields>(&bytes)?;
-    let unknown = unoffered::check(&bytes, shared.ignored)?;
+    let mut unknown = unoffered::check(&bytes, shared.ignored)?;
+    unknown.extend(unoffered::in_messages(&own.messages));
     drop(bytes);
     let shared = shared.value;
     shared.check_model(serving)?;

@@ -131,7 +131,13 @@ impl CompletionFields {
         let prompts = self
             .prompt
             .checked(shared.add_special_tokens.unwrap_or(true), serving)?;
-        let echoed = echo.then(|| prompts.iter().map(prompt_text).collect());
+        let keep = shared.truncate(parts.max_tokens, serving)?;
+        let echoed = echo.then(|| {
+            let texts = prompts
+                .iter()
+                .map(|prompt| uncut_text(prompt, keep, serving));
+            texts.collect()
+        });
         let requests = prompts.into_iter().map(|prompt| {
             let parts = RouteParts {
                 id: submit::engine_id(id),
@@ -186,11 +192,20 @@ impl CompletionFields {
     }
 }
 
-fn prompt_text(prompt: &Prompt) -> Option<String> {
-    match prompt {
-        Prompt::Text { text, .. } => Some(text.clone()),
-        Prompt::Ids(_) => None,
-    }
+/// The prompt's text as it was sent; `None` when it came as ids, or when only its last `keep` tokens are used and it has more.
+fn uncut_text(prompt: &Prompt, keep: Option<u32>, serving: &Serving) -> Option<String> {
+    let Prompt::Text {
+        text,
+        add_special_tokens,
+    } = prompt
+    else {
+        return None;
+    };
+    let is_cut = keep.is_some_and(|keep| {
+        let ids = serving.text.encode(text, *add_special_tokens);
+        ids.is_ok_and(|ids| ids.len() > keep as usize)
+    });
+    (!is_cut).then(|| text.clone())
 }
 
 /// Orders choices by log-probability per token, best first; equals keep their order.

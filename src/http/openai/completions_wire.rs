@@ -30,7 +30,7 @@ pub struct Head {
     pub logprobs: Option<u32>,
     /// For token texts.
     pub text: Arc<dyn TextCodec>,
-    /// Texts of the prompts, when they are to be repeated; `None` for one that came as ids.
+    /// Texts of the prompts, when they are to be repeated; `None` for one that came as ids or is cut.
     pub echo: Option<Vec<Option<String>>>,
     /// Show the prompt only (`max_tokens` 0).
     pub prompt_only: bool,

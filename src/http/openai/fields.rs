@@ -1,7 +1,8 @@
 //! The request fields that chat and text completions share, and their way into the engine's terms. Ranges as OpenAI and vLLM have them.
+//! One check of vLLM's is left out: `n` above 1 with temperature 0 is served, with the same text in every choice.
 //! Not here: fields of one route only (`chat.rs`, `completions.rs`) and those that are refused (`unoffered.rs`).
 
-use crate::http::json::finite;
+use crate::http::json::{finite, object};
 use crate::http::refusal::Refusal;
 use crate::http::state::Serving;
 use ropeteam_engine::ids::TokenId;
@@ -29,6 +30,7 @@ pub struct SharedFields {
     /// Stream the answer.
     pub stream: Option<bool>,
     /// What the stream carries beside tokens.
+    #[serde(default, deserialize_with = "object")]
     pub stream_options: Option<StreamOptions>,
     n: Option<i64>,
     #[serde(default, deserialize_with = "finite")]
@@ -184,7 +186,7 @@ impl SharedFields {
         Ok(GenerateRequest {
             id: parts.id.clone(),
             prompt,
-            truncate: self.truncate(serving)?,
+            truncate: self.truncate(parts.max_tokens, serving)?,
             choices: self.choices()?,
             sampling: self.sampling(serving)?,
             stop,
@@ -310,11 +312,21 @@ impl SharedFields {
         })
     }
 
-    /// -1 means the model's limit, as with vLLM.
-    fn truncate(&self, serving: &Serving) -> Result<Option<u32>, Refusal> {
+    /// How many of the prompt's tokens are kept. -1 means as many as leave room for the output, as with vLLM.
+    ///
+    /// # Errors
+    /// Out of range.
+    pub fn truncate(
+        &self,
+        max_tokens: Option<u32>,
+        serving: &Serving,
+    ) -> Result<Option<u32>, Refusal> {
         match self.truncate_prompt_tokens {
             None => Ok(None),
-            Some(-1) => Ok(Some(serving.model.max_model_len)),
+            Some(-1) => {
+                let room = serving.model.max_model_len;
+                Ok(Some(room.saturating_sub(max_tokens.unwrap_or(1)).max(1)))
+            }
             Some(count) => Ok(Some(
                 whole("truncate_prompt_tokens", count, 1, u32::MAX.into())? as u32,
             )),

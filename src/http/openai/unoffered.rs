@@ -1,7 +1,7 @@
 //! Fields of OpenAI and vLLM that this server knows and does not offer: refused by name unless their value asks for nothing. And those
 //! that change no answer: accepted. To offer a field, take its line out here and read it in the route.
 
-use crate::http::json::value_at;
+use crate::http::json::asks_for_nothing;
 use crate::http::refusal::Refusal;
 use serde_json::Value;
 
@@ -81,6 +81,32 @@ const HARMLESS: &[&str] = &[
     "stream_options.include_obfuscation",
 ];
 
+/// Fields of a message that chat templates are written for.
+const MESSAGE_FIELDS: &[&str] = &[
+    "role",
+    "content",
+    "name",
+    "refusal",
+    "tool_calls",
+    "tool_call_id",
+    "reasoning",
+    "reasoning_content",
+];
+
+/// Paths of the messages' fields that no template is known to read, such as `messages.0.frob`.
+pub fn in_messages(messages: &[Value]) -> Vec<String> {
+    let objects = messages.iter().enumerate();
+    let objects = objects.filter_map(|(index, message)| Some((index, message.as_object()?)));
+    objects
+        .flat_map(|(index, fields)| {
+            let unknown = fields
+                .keys()
+                .filter(|name| !MESSAGE_FIELDS.contains(&name.as_str()));
+            unknown.map(move |name| format!("messages.{index}.{name}"))
+        })
+        .collect()
+}
+
 fn is_empty_list(value: &Value) -> bool {
     value.as_array().is_some_and(Vec::is_empty)
 }
@@ -99,10 +125,8 @@ pub fn check(body: &[u8], ignored: Vec<String>) -> Result<Vec<String>, Refusal> 
             unknown.push(path);
             continue;
         };
-        match value_at(body, &path) {
-            None | Some(Value::Null) => {}
-            Some(value) if neutral(&value) => {}
-            Some(_) => return Err(Refusal::not_offered(&path)),
+        if !asks_for_nothing(body, &path, neutral) {
+            return Err(Refusal::not_offered(&path));
         }
     }
     Ok(unknown)
@@ -144,6 +168,8 @@ mod tests {
         check_one(r#"{"length_penalty":1}"#, "length_penalty", false);
         check_one(r#"{"suffix":"x"}"#, "suffix", true);
         check_one(r#"{"user":"u"}"#, "user", false);
+        check_one(r#"{"guided_json":1e400}"#, "guided_json", true);
+        check_one(r#"{"suffix":"\ud83d"}"#, "suffix", true);
     }
 
     #[test]

@@ -59,6 +59,30 @@ async fn the_second_articles_stream_is_clean_tgi_events() {
 }
 
 #[actix_web::test]
+async fn a_query_may_set_the_temperature_and_unknown_names_are_told() {
+    let state = serving_state(Duration::ZERO).await;
+    let text = async |query: &str| {
+        let reply = get(&state, &format!("/v1/stream?prompt=abc&{query}")).await;
+        assert_eq!(reply.status, 200, "{}", reply.text);
+        reply
+            .events()
+            .pop()
+            .map(|last| last["generated_text"].clone())
+    };
+    assert_eq!(text("temperature=0").await, text("max_tokens=20").await);
+    assert!(text("temperature=1.5").await.is_some());
+    for wrong in ["3", "-1", "nan", "hot"] {
+        let path = format!("/v1/stream?prompt=abc&temperature={wrong}");
+        assert_eq!(get(&state, &path).await.status, 400, "{wrong}");
+    }
+    let reply = get(&state, "/v1/stream?prompt=abc&bogus=1&max_tokens=2").await;
+    assert_eq!(reply.header("x-ropeteam-ignored-fields"), "bogus");
+    let body = json!({"prompt": "abc", "max_new_tokens": 2, "bogus": 1});
+    let reply = post(&state, "/v1/generate", body).await;
+    assert_eq!(reply.header("x-ropeteam-ignored-fields"), "bogus");
+}
+
+#[actix_web::test]
 async fn the_second_articles_chat_answers_tgis_json() {
     let state = serving_state(Duration::ZERO).await;
     let request = TestRequest::post().uri("/v1/chat/completions?prompt=abc&max_tokens=5");

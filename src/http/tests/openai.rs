@@ -184,6 +184,68 @@ async fn echo_with_logprobs_scores_the_prompt() {
 }
 
 #[actix_web::test]
+async fn a_cut_prompt_is_echoed_as_it_was_kept() {
+    let state = state().await;
+    let text = async |prompt: &str, more: Value| {
+        let mut body = asked(json!({"prompt": prompt, "max_tokens": 0, "echo": true}));
+        let fields = more.as_object().expect("an object").clone();
+        body.as_object_mut().expect("an object").extend(fields);
+        let json = post(&state, "/v1/completions", body).await.json();
+        json["choices"][0]["text"].as_str().map(str::to_owned)
+    };
+    let kept = text("abcdef", json!({"truncate_prompt_tokens": 3})).await;
+    assert_eq!(kept.as_deref(), Some("def"));
+    let whole = text("ABC", json!({"truncate_prompt_tokens": 3})).await;
+    assert_eq!(whole.as_deref(), Some("ABC"), "nothing was cut");
+}
+
+#[actix_web::test]
+async fn truncation_to_the_limit_leaves_room_for_the_output() {
+    let more = json!({"prompt": "a".repeat(300), "max_tokens": 8, "truncate_prompt_tokens": -1});
+    let reply = post(&state().await, "/v1/completions", asked(more)).await;
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    assert_eq!(reply.json()["usage"]["prompt_tokens"], 120);
+}
+
+#[actix_web::test]
+async fn an_array_is_no_request() {
+    let state = chat_state().await;
+    for path in ["/v1/completions", "/v1/chat/completions", "/v1/generate"] {
+        let reply = post(&state, path, json!(["C", 2, 0.5, false])).await;
+        check_refused(&reply, 400, "expected an object");
+    }
+    let body = asked(json!({"stream": true, "stream_options": [true, false]}));
+    check_refused(
+        &post(&state, "/v1/completions", body).await,
+        400,
+        "stream_options",
+    );
+}
+
+#[actix_web::test]
+async fn what_is_not_offered_and_cannot_be_read_is_refused_by_name() {
+    let request = TestRequest::post()
+        .uri("/v1/completions")
+        .insert_header(("content-type", "application/json"))
+        .set_payload(r#"{"prompt":"abc","max_tokens":2,"guided_json":1e400}"#);
+    check_refused(&call(&state().await, request).await, 400, "guided_json");
+}
+
+#[actix_web::test]
+async fn unknown_fields_inside_known_ones_are_named_too() {
+    let state = chat_state().await;
+    let body = json!({
+        "messages": [{"role": "user", "content": "abc", "bogus": 1}],
+        "max_tokens": 2, "stream": true, "stream_options": {"include_usage": true, "bogus": 1}
+    });
+    let reply = post(&state, "/v1/chat/completions", body).await;
+    assert_eq!(
+        reply.header("x-ropeteam-ignored-fields"),
+        "stream_options.bogus, messages.0.bogus"
+    );
+}
+
+#[actix_web::test]
 async fn best_of_shows_the_likeliest() {
     let state = state().await;
     let body = asked(json!({"temperature": 1, "seed": 3, "n": 1, "best_of": 4}));

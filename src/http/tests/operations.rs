@@ -1,7 +1,8 @@
 //! Health, methods, keys, ids and the management port.
 
-use super::{call, get, manage, post, serving_state};
+use super::{call, call_port, get, manage, post, serving_state};
 use crate::http::auth::ApiKeys;
+use crate::http::management_routes;
 use crate::http::request_log::RequestLog;
 use crate::http::state::{AppState, Limits, Timeouts};
 use actix_web::http::Method;
@@ -103,6 +104,23 @@ async fn with_keys_only_generation_needs_one() {
     )
     .await;
     assert_eq!(allowed.status, 200);
+}
+
+#[actix_web::test]
+async fn with_keys_a_restart_needs_one() {
+    let state = serving_state(Duration::ZERO).await.into_inner();
+    let mut state = Arc::try_unwrap(state).ok().expect("nobody else holds it");
+    state.keys = ApiKeys::parse("secret").unwrap();
+    let state = Data::new(state);
+    let restart = || TestRequest::post().uri("/v1/devices/0/restart");
+    let refused = call_port(&state, restart(), management_routes).await;
+    assert_eq!(refused.status, 401);
+    let request = restart().insert_header(("authorization", "Bearer secret"));
+    let allowed = call_port(&state, request, management_routes).await;
+    assert_eq!(allowed.status, 202);
+    for open in ["/health", "/metrics"] {
+        assert_ne!(manage(&state, Method::GET, open).await.status, 401);
+    }
 }
 
 #[actix_web::test]

@@ -242,6 +242,24 @@ async fn refusals_have_the_originals_statuses_and_texts() {
 }
 
 #[actix_web::test]
+async fn an_array_is_no_request() {
+    let state = serving_state(Duration::ZERO).await;
+    for path in ["/generate", "/generate_stream", "/", "/tokenize"] {
+        for body in [
+            json!(["C", {"max_new_tokens": 2}, false]),
+            json!({"inputs": "C", "parameters": [1]}),
+        ] {
+            if path == "/tokenize" && body.is_object() {
+                continue;
+            }
+            let reply = post(&state, path, body).await;
+            assert_eq!(reply.status, 422, "{}", reply.text);
+            assert!(reply.text.contains("expected an object"), "{}", reply.text);
+        }
+    }
+}
+
+#[actix_web::test]
 async fn info_and_tokenize_answer_as_the_original() {
     let state = serving_state(Duration::ZERO).await;
     let info = get(&state, "/info").await.json();

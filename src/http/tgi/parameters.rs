@@ -1,6 +1,6 @@
 //! The TGI request: fields, defaults, ranges and the original's error texts, checked in its order. Not here: running it (`generate.rs`).
 
-use crate::http::json::{finite, value_at};
+use crate::http::json::{asks_for_nothing, finite, object};
 use crate::http::refusal::{Kind, Refusal, TokenCount};
 use crate::http::state::{AppState, Serving};
 use ropeteam_engine::request::{GenerateRequest, Prompt, StopRules};
@@ -65,7 +65,7 @@ pub struct Parameters {
 }
 
 fn or_default<'de, D: serde::Deserializer<'de>>(source: D) -> Result<Parameters, D::Error> {
-    Ok(Option::<Parameters>::deserialize(source)?.unwrap_or_default())
+    Ok(object::<D, Parameters>(source)?.unwrap_or_default())
 }
 
 /// Goes through the fields that no type knew. Returns those that nobody knows.
@@ -79,13 +79,10 @@ pub fn check_unknown(body: &[u8], ignored: Vec<String>) -> Result<Vec<String>, R
             unknown.push(path);
             continue;
         };
-        match value_at(body, &path) {
-            None | Some(Value::Null) => {}
-            Some(value) if neutral.contains(&value.to_string().as_str()) => {}
-            Some(_) => {
-                let field = path.trim_start_matches("parameters.");
-                return Err(Refusal::not_offered(field));
-            }
+        let harmless = |value: &Value| neutral.contains(&value.to_string().as_str());
+        if !asks_for_nothing(body, &path, harmless) {
+            let field = path.trim_start_matches("parameters.");
+            return Err(Refusal::not_offered(field));
         }
     }
     Ok(unknown)
@@ -449,6 +446,8 @@ mod tests {
             check_unknown(body, ignored(&["parameters.grammar", "parameters.x"])).unwrap(),
             ["parameters.x"]
         );
+        let unreadable = br#"{"inputs":"a","parameters":{"grammar":1e400}}"#;
+        assert!(check_unknown(unreadable, ignored(&["parameters.grammar"])).is_err());
         let body = br#"{"inputs":"a","parameters":{"watermark":false}}"#;
         assert!(
             check_unknown(body, ignored(&["parameters.watermark"]))

@@ -1,13 +1,14 @@
 //! `POST /tokenize`: with `inputs` TGI's answer (a bare array with byte offsets), with `prompt` or `messages` vLLM's (ids and their count).
 
 use super::error;
-use crate::http::body;
-use crate::http::json::parse;
+use crate::http::json::{Parsed, parse};
 use crate::http::refusal::Refusal;
 use crate::http::state::{AppState, Serving};
+use crate::http::{body, submit};
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use ropeteam_engine::ids::TokenId;
+use ropeteam_engine::text::OffsetToken;
 use ropeteam_models::text::RenderInput;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -53,10 +54,16 @@ async fn answer(
     state.keys.tenant(request)?;
     let serving = state.serving()?;
     let bytes = body::read_json(request, payload, state).await?;
-    let asked = parse::<Request>(&bytes)?.value;
+    let Parsed {
+        value: asked,
+        ignored,
+    } = parse::<Request>(&bytes)?;
+    let mut response = HttpResponse::Ok();
+    if let Some(pair) = submit::ignored_header(&ignored) {
+        response.insert_header(pair);
+    }
     if let Some(inputs) = &asked.inputs {
-        let ids = encode(serving, inputs, true)?;
-        return Ok(HttpResponse::Ok().json(with_offsets(serving, inputs, &ids)));
+        return Ok(response.json(with_offsets(serving, inputs)?));
     }
     let (text, special) = match (&asked.prompt, &asked.messages) {
         (Some(prompt), _) => (prompt.clone(), true),
@@ -70,7 +77,7 @@ async fn answer(
     };
     let ids = encode(serving, &text, asked.add_special_tokens.unwrap_or(special))?;
     let names = |id: &TokenId| serving.text.token_text(*id).unwrap_or_default();
-    Ok(HttpResponse::Ok().json(Tokens {
+    Ok(response.json(Tokens {
         count: ids.len(),
         max_model_len: serving.model.max_model_len,
         token_strs: asked
@@ -102,25 +109,19 @@ fn render(serving: &Serving, messages: &[Value], asked: &Request) -> Result<Stri
         .map_err(|error| Refusal::invalid("messages", error.to_string()))
 }
 
-/// Where each token stands in `text`, in bytes. Tokens that are not in it (a begin token) are empty; of a character's tokens the last one
-/// holds it.
-fn with_offsets<'a>(serving: &Serving, text: &'a str, ids: &[TokenId]) -> Vec<Token<'a>> {
-    let mut decoder = serving.text.decoder(&[], true);
-    let mut start = 0;
-    let mut tokens = Vec::with_capacity(ids.len());
-    for &id in ids {
-        let length = decoder.push(id).len();
-        let mut stop = (start + length).min(text.len());
-        while !text.is_char_boundary(stop) {
-            stop -= 1;
-        }
-        tokens.push(Token {
+/// Each token with its place in `text`, in bytes. Tokens that are not in it (a begin token) are empty.
+fn with_offsets<'a>(serving: &Serving, text: &'a str) -> Result<Vec<Token<'a>>, Refusal> {
+    let tokens = serving
+        .text
+        .encode_with_offsets(text, true)
+        .map_err(|error| Refusal::invalid("inputs", error.to_string()))?;
+    Ok(tokens
+        .into_iter()
+        .map(|OffsetToken { id, bytes }| Token {
             id: id.0,
-            text: &text[start..stop],
-            start,
-            stop,
-        });
-        start = stop;
-    }
-    tokens
+            text: text.get(bytes.clone()).unwrap_or_default(),
+            start: bytes.start,
+            stop: bytes.end,
+        })
+        .collect())
 }
