@@ -2,7 +2,6 @@
 
 use ropeteam_engine::request::{GenerateRequest, Prompt, StopRules};
 use ropeteam_engine::sampling::SamplingParams;
-use std::hash::{BuildHasher, RandomState};
 
 /// How an answer is chosen and when it ends. What is left out follows the model's own defaults.
 #[derive(Clone, Debug, clap::Args)]
@@ -73,14 +72,9 @@ impl AnswerArgs {
         sampling.temperature = self.temperature.unwrap_or(sampling.temperature);
         sampling.top_p = self.top_p.unwrap_or(sampling.top_p);
         sampling.top_k = self.top_k.unwrap_or(sampling.top_k);
-        sampling.seed = self.seed.unwrap_or_else(any_seed);
+        sampling.seed = self.seed.unwrap_or_else(rand::random);
         sampling
     }
-}
-
-/// Another one each time; the standard library seeds its hashers from the operating system.
-fn any_seed() -> u64 {
-    RandomState::new().hash_one(())
 }
 
 #[cfg(test)]
