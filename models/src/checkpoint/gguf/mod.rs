@@ -5,6 +5,7 @@
 
 mod config;
 mod cursor;
+mod keys;
 mod metadata;
 mod names;
 mod refusals;

@@ -1,6 +1,6 @@
 //! GGUF metadata that would change results and that nothing here carries out: refused by its key.
 
-use super::config::Keys;
+use super::keys::Keys;
 use crate::checkpoint::error::CheckpointError;
 
 /// Keys whose presence (with another value than the one given) changes results in a way that is not built.

@@ -244,6 +244,19 @@ fn offsets_are_bytes_of_the_text() {
 }
 
 #[test]
+fn a_special_token_in_the_text_keeps_its_place_and_moves_no_other() {
+    let text = "hi <|im_start|>user\nZoë 🦜";
+    let codec = tiny("tiny-qwen2");
+    let tokens = codec.encode_with_offsets(text, true).unwrap();
+    let start = codec.token_id("<|im_start|>").unwrap();
+    let special = tokens.iter().position(|t| t.id == start).unwrap();
+    assert_eq!(tokens[special].bytes, 3..15);
+    assert_eq!(tokens[special + 1].bytes.start, 15);
+    assert_eq!(tokens.last().unwrap().bytes.end, text.len());
+    assert!(tokens.iter().all(|t| text.get(t.bytes.clone()).is_some()));
+}
+
+#[test]
 fn what_is_no_tokenizer_is_refused_by_name() {
     let error = Codec::from_json(b"{}", "the file").err().unwrap();
     assert!(error.to_string().starts_with("the file: "), "{error}");
