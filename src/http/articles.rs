@@ -14,7 +14,7 @@ use super::{body, request_id, submit};
 use actix_web::guard::GuardContext;
 use actix_web::http::header::{HeaderName, HeaderValue};
 use actix_web::web::{BytesMut, Data, Payload, Query};
-use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder};
+use actix_web::{HttpRequest, HttpResponse};
 use ropeteam_actors::generation::GenerateEvent;
 use ropeteam_engine::request::{GenerateRequest, Prompt, StopRules};
 use ropeteam_engine::sampling::SamplingParams;
@@ -190,16 +190,7 @@ async fn inference(
         prompt: &asked.prompt,
         result,
     };
-    Ok(ok(ignored).json(answer))
-}
-
-/// A good answer that names what was not understood.
-fn ok(ignored: Option<(HeaderName, HeaderValue)>) -> HttpResponseBuilder {
-    let mut response = HttpResponse::Ok();
-    if let Some(pair) = ignored {
-        response.insert_header(pair);
-    }
-    response
+    Ok(submit::ok(ignored).json(answer))
 }
 
 fn checked_temperature(given: Option<f32>, default: f32) -> Result<f32, Refusal> {
@@ -280,7 +271,7 @@ async fn whole_by_query(
     let mut answers = submit::answers(serving, vec![generate], log).await?;
     let choice = answers.pop().and_then(|mut answer| answer.choices.pop());
     let choice = choice.ok_or_else(super::answer::incomplete)?;
-    Ok(ok(unknown_in_query(request)).json(Generated::text(choice.text)))
+    Ok(submit::ok(unknown_in_query(request)).json(Generated::text(choice.text)))
 }
 
 fn prompt_query(request: &HttpRequest) -> Result<PromptQuery, Refusal> {

@@ -6,6 +6,7 @@ use super::request_log::LogLine;
 use super::sse::{KeepAlive, Running, TaggedEvents};
 use super::state::{AppState, Serving};
 use actix_web::http::header::{HeaderName, HeaderValue};
+use actix_web::{HttpResponse, HttpResponseBuilder};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{StreamExt, TryStreamExt};
 use ropeteam_actors::generation::GenerateEvent;
@@ -95,6 +96,15 @@ pub fn ignored_header(unknown: &[String]) -> Option<(HeaderName, HeaderValue)> {
     }
     let value = HeaderValue::from_str(&header_list(unknown)?).ok()?;
     Some((IGNORED_FIELDS, value))
+}
+
+/// The beginning of a whole answer: 200, and the header that names what was ignored.
+pub fn ok(ignored: Option<(HeaderName, HeaderValue)>) -> HttpResponseBuilder {
+    let mut response = HttpResponse::Ok();
+    if let Some(pair) = ignored {
+        response.insert_header(pair);
+    }
+    response
 }
 
 /// Names as one header value; `None` when there are none. What is no plain name is left out: nothing from a body reaches a

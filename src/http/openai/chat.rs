@@ -81,11 +81,7 @@ async fn answer(
     let answer = answers
         .first()
         .ok_or_else(crate::http::answer::incomplete)?;
-    let mut response = HttpResponse::Ok();
-    if let Some(pair) = ignored {
-        response.insert_header(pair);
-    }
-    Ok(response.json(ChatCompletion::of(&head, answer)))
+    Ok(submit::ok(ignored).json(ChatCompletion::of(&head, answer)))
 }
 
 fn prompt_text(request: &GenerateRequest) -> String {

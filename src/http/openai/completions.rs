@@ -75,11 +75,7 @@ async fn answer(
     if plan.best_of > plan.head.choices {
         answers.iter_mut().for_each(best_first);
     }
-    let mut response = HttpResponse::Ok();
-    if let Some(pair) = ignored {
-        response.insert_header(pair);
-    }
-    Ok(response.json(plan.head.whole(&answers)))
+    Ok(submit::ok(ignored).json(plan.head.whole(&answers)))
 }
 
 /// What to run and how to show it.

@@ -58,10 +58,7 @@ async fn answer(
         value: asked,
         ignored,
     } = parse::<Request>(&bytes)?;
-    let mut response = HttpResponse::Ok();
-    if let Some(pair) = submit::ignored_header(&ignored) {
-        response.insert_header(pair);
-    }
+    let mut response = submit::ok(submit::ignored_header(&ignored));
     if let Some(inputs) = &asked.inputs {
         return Ok(response.json(with_offsets(serving, inputs)?));
     }
