@@ -19,13 +19,20 @@ pub struct Weight(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Act(pub u32);
 
-/// Arithmetic a device stores weights and KV in. Accumulation is always f32.
+/// What a device holds weights in. Activations between operators and sums of products are f32.
+/// KV is f32 with `F32` and bf16 with all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precision {
-    /// Weights, activations and KV in f32: the reference.
+    /// f32, whatever the file holds: the reference.
     F32,
-    /// Weights and KV in bf16, products of bf16 with f32 accumulation.
+    /// bf16, whatever the file holds; products of bf16.
     Bf16,
+    /// As the file holds them: floats in bf16, quantised weights packed in their own format, multiplied by int8 activations.
+    Stored,
+    /// int8 with a factor per output; activations in int8.
+    Int8,
+    /// int4 in groups of 32 inputs with a scale and a minimum; activations in int8.
+    Int4,
 }
 
 /// What a device is.

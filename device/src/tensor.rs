@@ -13,4 +13,6 @@ pub struct TensorView<'a> {
     pub bytes: &'a [u8],
     /// Row r of the tensor is row `row_order[r]` of `bytes`; `None`: as stored.
     pub row_order: Option<&'a [u32]>,
+    /// One factor per row as stored, for `Dtype::I8`; `None` for all else.
+    pub scales: Option<&'a [f32]>,
 }

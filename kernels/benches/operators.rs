@@ -87,6 +87,7 @@ fn matrix(
         rows: outputs,
         bytes: &bytes,
         row_order: None,
+        scales: None,
     };
     store
         .pack(machine, format, inputs, &[part], &[])
@@ -152,7 +153,7 @@ const HEADS: usize = 9;
 const COLS: usize = (HEADS + 6) * 64;
 
 fn filled_cache(machine: &mut Machine, positions: usize) -> KvCache {
-    let mut cache = KvCache::new(SHAPE, Format::Bf16).expect("memory for a cache");
+    let mut cache = KvCache::new(SHAPE, kv::Format::Bf16).expect("memory for a cache");
     let x = numbers(positions * COLS);
     let slots: Vec<u32> = (0..positions as u32).collect();
     cache.store(
@@ -251,6 +252,7 @@ fn pack(machine: &mut Machine) {
             rows: outputs,
             bytes: &bytes,
             row_order: None,
+            scales: None,
         };
         let time = best(|| {
             let mut store = MatrixStore::default();

@@ -3,7 +3,7 @@
 use crate::Dtype;
 use half::{bf16, f16};
 
-/// Decodes one row: `bytes` holds exactly `dtype.row_bytes(out.len())` bytes.
+/// Decodes one row: `bytes` holds exactly `dtype.row_bytes(out.len())` bytes. Of `Dtype::I8` the factor is the caller's to apply.
 ///
 /// # Panics
 /// When the lengths do not fit together.
@@ -29,6 +29,11 @@ pub fn dequant_row(dtype: Dtype, bytes: &[u8], out: &mut [f32]) {
         Dtype::BF16 => {
             for (o, b) in out.iter_mut().zip(bytes.as_chunks::<2>().0) {
                 *o = bf16::from_le_bytes(*b).to_f32();
+            }
+        }
+        Dtype::I8 => {
+            for (o, b) in out.iter_mut().zip(bytes) {
+                *o = f32::from(*b as i8);
             }
         }
         Dtype::Q4_0 => blocks(bytes, out, q4_0),

@@ -7,6 +7,8 @@ pub enum Dtype {
     F32,
     F16,
     BF16,
+    /// Signed bytes with a factor per row, which lies beside them (`Source::scales`).
+    I8,
     Q4_0,
     Q4_1,
     Q8_0,
@@ -18,7 +20,7 @@ impl Dtype {
     /// Elements that are stored together; a row holds whole blocks.
     pub const fn block_elements(self) -> usize {
         match self {
-            Dtype::F32 | Dtype::F16 | Dtype::BF16 => 1,
+            Dtype::F32 | Dtype::F16 | Dtype::BF16 | Dtype::I8 => 1,
             Dtype::Q4_0 | Dtype::Q4_1 | Dtype::Q8_0 => 32,
             Dtype::Q4_K | Dtype::Q6_K => 256,
         }
@@ -29,6 +31,7 @@ impl Dtype {
         match self {
             Dtype::F32 => 4,
             Dtype::F16 | Dtype::BF16 => 2,
+            Dtype::I8 => 1,
             // One f16 scale and 16 bytes of nibbles; Q4_1 adds an f16 minimum.
             Dtype::Q4_0 => 18,
             Dtype::Q4_1 => 20,

@@ -5,11 +5,30 @@
 //! group are a panel of sixteen outputs, one per position, with a line per step of head elements. Values are panels of sixteen
 //! head elements with a line per step of positions.
 
+use crate::Machine;
 use crate::aligned::{AlignedLines, LANES, Line};
 use crate::disjoint::Disjoint;
 use crate::pack::pack_pair;
-use crate::{Format, Machine};
 use std::io;
+
+/// What keys and values are held and multiplied as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// f32.
+    F32,
+    /// bf16; sums are f32.
+    Bf16,
+}
+
+impl Format {
+    /// Numbers that a word of a line holds.
+    const fn inputs_per_line(self) -> usize {
+        match self {
+            Format::F32 => 1,
+            Format::Bf16 => 2,
+        }
+    }
+}
 
 /// Shape of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -38,6 +38,8 @@ pub struct Source<'a> {
     pub bytes: &'a [u8],
     /// Row r of the matrix is row `row_order[r]` of `bytes`; `None`: as stored.
     pub row_order: Option<&'a [u32]>,
+    /// One factor per row of `bytes`, for `Dtype::I8`; `None` for all else.
+    pub scales: Option<&'a [f32]>,
 }
 
 /// Names a matrix in its store.

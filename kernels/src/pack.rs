@@ -28,15 +28,33 @@ pub(crate) fn pack(
             // SAFETY: each panel belongs to one task.
             let panel_lines = unsafe { lines.part(panel * steps, steps) };
             for lane in 0..LANES.min(outputs - panel * LANES) {
-                let (dtype, bytes) = stored_row(parts, inputs, panel * LANES + lane);
-                pack_lane(format, dtype, bytes, &mut row, panel_lines, lane);
+                let stored = stored_row(parts, inputs, panel * LANES + lane);
+                pack_lane(format, stored, &mut row, panel_lines, lane);
             }
         }
     });
 }
 
-/// The stored bytes of output `output` of the stacked parts.
-fn stored_row<'a>(parts: &[Source<'a>], inputs: usize, output: usize) -> (Dtype, &'a [u8]) {
+/// One stored row.
+#[derive(Clone, Copy)]
+struct StoredRow<'a> {
+    dtype: Dtype,
+    bytes: &'a [u8],
+    /// Factor on all its numbers.
+    scale: f32,
+}
+
+impl StoredRow<'_> {
+    fn read(&self, row: &mut [f32]) {
+        dequant_row(self.dtype, self.bytes, row);
+        if self.dtype == Dtype::I8 {
+            row.iter_mut().for_each(|x| *x *= self.scale);
+        }
+    }
+}
+
+/// Output `output` of the stacked parts.
+fn stored_row<'a>(parts: &[Source<'a>], inputs: usize, output: usize) -> StoredRow<'a> {
     let mut row = output;
     for part in parts {
         if row < part.rows {
@@ -45,7 +63,11 @@ fn stored_row<'a>(parts: &[Source<'a>], inputs: usize, output: usize) -> (Dtype,
                 .dtype
                 .row_bytes(inputs)
                 .expect("invariant: rows of whole blocks");
-            return (part.dtype, &part.bytes[stored * width..][..width]);
+            return StoredRow {
+                dtype: part.dtype,
+                bytes: &part.bytes[stored * width..][..width],
+                scale: part.scales.map_or(1.0, |scales| scales[stored]),
+            };
         }
         row -= part.rows;
     }
@@ -55,14 +77,13 @@ fn stored_row<'a>(parts: &[Source<'a>], inputs: usize, output: usize) -> (Dtype,
 /// Writes one stored row into lane `lane` of a panel. `row` is scratch.
 fn pack_lane(
     format: Format,
-    dtype: Dtype,
-    bytes: &[u8],
+    stored: StoredRow<'_>,
     row: &mut [f32],
     panel: &mut [Line],
     lane: usize,
 ) {
-    if format == Format::Bf16 && dtype == Dtype::BF16 {
-        let (pairs, last) = bytes.as_chunks::<4>();
+    if format == Format::Bf16 && stored.dtype == Dtype::BF16 {
+        let (pairs, last) = stored.bytes.as_chunks::<4>();
         for (line, pair) in panel.iter_mut().zip(pairs) {
             line[lane] = u32::from_le_bytes(*pair);
         }
@@ -71,7 +92,7 @@ fn pack_lane(
         }
         return;
     }
-    dequant_row(dtype, bytes, row);
+    stored.read(row);
     match format {
         Format::F32 => {
             for (line, x) in panel.iter_mut().zip(row) {
@@ -112,12 +133,14 @@ mod tests {
                 rows: rows[0],
                 bytes: &a,
                 row_order: None,
+                scales: None,
             },
             Source {
                 dtype: Dtype::F32,
                 rows: rows[1],
                 bytes: &b,
                 row_order: Some(&reversed),
+                scales: None,
             },
         ];
         let mut machine = Machine::new(Isa::best(), 2);
@@ -160,6 +183,7 @@ mod tests {
             rows: 1,
             bytes: &bytes,
             row_order: None,
+            scales: None,
         };
         let mut store = MatrixStore::default();
         let machine = &mut Machine::new(Isa::best(), 1);

@@ -44,6 +44,6 @@ impl DecoderSpec {
 fn element_bytes(precision: Precision) -> u64 {
     match precision {
         Precision::F32 => 4,
-        Precision::Bf16 => 2,
+        _ => 2,
     }
 }

@@ -90,6 +90,9 @@ fn dtype_name(precision: Precision) -> &'static str {
     match precision {
         Precision::F32 => "float32",
         Precision::Bf16 => "bfloat16",
+        Precision::Stored => "stored",
+        Precision::Int8 => "int8",
+        Precision::Int4 => "int4",
     }
 }
 

@@ -263,7 +263,7 @@ impl Run {
             // Probabilities may be rounded to bf16 as well, and so may what the reference did not see rounded.
             let tolerance = match self.session.precision {
                 Precision::F32 => 2e-5,
-                Precision::Bf16 => 1e-2,
+                _ => 1e-2,
             };
             assert_close(
                 &format!("{:?}, sequence {sequence}", self.case),

@@ -40,7 +40,7 @@ impl Random {
 pub(super) fn rounded(precision: Precision, x: &[f32]) -> Vec<f32> {
     match precision {
         Precision::F32 => x.to_vec(),
-        Precision::Bf16 => x.iter().map(|x| to_bf16(*x)).collect(),
+        _ => x.iter().map(|x| to_bf16(*x)).collect(),
     }
 }
 

@@ -17,6 +17,7 @@ pub(super) fn view(bytes: &[u8], rows: usize, cols: usize) -> TensorView<'_> {
         shape: [rows, cols],
         bytes,
         row_order: None,
+        scales: None,
     }
 }
 

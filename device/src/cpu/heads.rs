@@ -53,7 +53,7 @@ impl CpuDevice {
             .kv_block_bytes(&shape)
             .saturating_mul(shape.blocks as u64);
         ensure_free("the KV cache", bytes)?;
-        let kv = KvCache::new(kv_shape(&shape), self.format);
+        let kv = KvCache::new(kv_shape(&shape), self.kv_format);
         self.kv = Some(kv.map_err(|_| out_of_memory("the KV cache", bytes))?);
         Ok(())
     }

@@ -15,7 +15,7 @@ use crate::{
 use buffers::Buffers;
 use heads::kv_shape;
 pub use ropeteam_kernels::Isa;
-use ropeteam_kernels::{self as kernels, Format, KvCache, Machine, PreparedRows, attention};
+use ropeteam_kernels::{self as kernels, KvCache, Machine, PreparedRows, attention, kv};
 use rotation::Rotations;
 use weights::Weights;
 
@@ -30,7 +30,8 @@ pub struct CpuOptions {
 
 /// A CPU with its main memory.
 pub struct CpuDevice {
-    format: Format,
+    precision: Precision,
+    kv_format: kv::Format,
     machine: Machine,
     weights: Weights,
     buffers: Buffers,
@@ -49,9 +50,10 @@ impl CpuDevice {
     /// A device that uses the instructions of `isa` only.
     pub fn with_isa(options: CpuOptions, isa: Isa) -> Self {
         Self {
-            format: match options.precision {
-                Precision::F32 => Format::F32,
-                Precision::Bf16 => Format::Bf16,
+            precision: options.precision,
+            kv_format: match options.precision {
+                Precision::F32 => kv::Format::F32,
+                _ => kv::Format::Bf16,
             },
             machine: Machine::new(isa, options.threads),
             weights: Weights::default(),
@@ -102,7 +104,7 @@ impl Device for CpuDevice {
         bias: &[TensorView<'_>],
     ) -> Result<Weight, DeviceError> {
         self.weights
-            .load_linear(&mut self.machine, self.format, parts, bias)
+            .load_linear(&mut self.machine, self.precision, parts, bias)
     }
 
     fn load_embedding(
@@ -111,7 +113,7 @@ impl Device for CpuDevice {
         head: bool,
     ) -> Result<Weight, DeviceError> {
         self.weights
-            .load_embedding(&mut self.machine, self.format, table, head)
+            .load_embedding(&mut self.machine, self.precision, table, head)
     }
 
     fn load_vector(&mut self, vector: &TensorView<'_>) -> Result<Weight, DeviceError> {
@@ -123,7 +125,7 @@ impl Device for CpuDevice {
     }
 
     fn kv_block_bytes(&self, shape: &KvShape) -> u64 {
-        kv_shape(shape).block_bytes(self.format)
+        kv_shape(shape).block_bytes(self.kv_format)
     }
 
     fn alloc_kv(&mut self, shape: KvShape) -> Result<(), DeviceError> {

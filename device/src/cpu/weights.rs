@@ -2,9 +2,9 @@
 
 use super::memory::{ensure_free, out_of_memory};
 use super::{ensure, shape_error};
-use crate::{DeviceError, TensorView, Weight};
+use crate::{DeviceError, Precision, TensorView, Weight};
 use ropeteam_kernels::dequant::dequant_row;
-use ropeteam_kernels::{Format, Machine, Matrix, MatrixId, MatrixStore, Source};
+use ropeteam_kernels::{Dtype, Format, Machine, Matrix, MatrixId, MatrixStore, Source};
 
 /// All weights; `Weight(i)` is the i-th.
 #[derive(Default)]
@@ -38,7 +38,7 @@ impl Weights {
     pub(super) fn load_linear(
         &mut self,
         machine: &mut Machine,
-        format: Format,
+        precision: Precision,
         parts: &[TensorView<'_>],
         bias: &[TensorView<'_>],
     ) -> Result<Weight, DeviceError> {
@@ -47,18 +47,18 @@ impl Weights {
         for vector in bias {
             append_vector(op, vector, &mut values)?;
         }
-        let matrix = self.pack(op, machine, format, parts, &values)?;
+        let matrix = self.pack(op, machine, precision, parts, &values)?;
         Ok(self.push(Held::Linear(matrix)))
     }
 
     pub(super) fn load_embedding(
         &mut self,
         machine: &mut Machine,
-        format: Format,
+        precision: Precision,
         table: &TensorView<'_>,
         head: bool,
     ) -> Result<Weight, DeviceError> {
-        let matrix = self.pack("load_embedding", machine, format, &[*table], &[])?;
+        let matrix = self.pack("load_embedding", machine, precision, &[*table], &[])?;
         Ok(self.push(Held::Table { matrix, head }))
     }
 
@@ -76,7 +76,7 @@ impl Weights {
         &mut self,
         op: &'static str,
         machine: &mut Machine,
-        format: Format,
+        precision: Precision,
         parts: &[TensorView<'_>],
         bias: &[f32],
     ) -> Result<MatrixId, DeviceError> {
@@ -94,6 +94,7 @@ impl Weights {
         ensure(bias.is_empty() || bias.len() == outputs, op, || {
             format!("{} bias values for {outputs} outputs", bias.len())
         })?;
+        let format = format_of(precision);
         let bytes = MatrixStore::bytes(format, outputs, inputs);
         ensure_free("weights", bytes)?;
         let sources: Vec<_> = parts
@@ -103,6 +104,7 @@ impl Weights {
                 rows: part.shape[0],
                 bytes: part.bytes,
                 row_order: part.row_order,
+                scales: part.scales,
             })
             .collect();
         let packed = self.store.pack(machine, format, inputs, &sources, bias);
@@ -164,7 +166,15 @@ impl Weights {
     }
 }
 
-/// The view's bytes are as many as its shape says, and its row order stays inside.
+/// What a weight of this precision is held as.
+fn format_of(precision: Precision) -> Format {
+    match precision {
+        Precision::F32 => Format::F32,
+        _ => Format::Bf16,
+    }
+}
+
+/// The view's bytes and scales are as many as its shape says, and its row order stays inside.
 fn check_bytes(op: &'static str, view: &TensorView<'_>) -> Result<(), DeviceError> {
     let [rows, cols] = view.shape;
     let expected = view
@@ -178,6 +188,12 @@ fn check_bytes(op: &'static str, view: &TensorView<'_>) -> Result<(), DeviceErro
             view.dtype
         )
     })?;
+    let scales = view.scales.map(<[f32]>::len);
+    ensure(
+        scales == (view.dtype == Dtype::I8).then_some(rows),
+        op,
+        || format!("{scales:?} scales for {rows} rows of {:?}", view.dtype),
+    )?;
     let Some(order) = view.row_order else {
         return Ok(());
     };
@@ -205,6 +221,12 @@ fn append_vector(
     })?;
     let mut values = vec![0.0; view.shape[0] * view.shape[1]];
     dequant_row(view.dtype, view.bytes, &mut values);
+    if let Some(scales) = view.scales {
+        let rows = values.chunks_exact_mut(view.shape[1]);
+        for (row, scale) in rows.zip(scales) {
+            row.iter_mut().for_each(|x| *x *= scale);
+        }
+    }
     match view.row_order.filter(|_| view.shape[1] == 1) {
         Some(order) => out.extend(order.iter().map(|row| values[*row as usize])),
         None => out.extend_from_slice(&values),

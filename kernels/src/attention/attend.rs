@@ -2,11 +2,12 @@
 
 use super::softmax::{GROUPS, Scores, State, TILE};
 use super::{MAX_HEAD_DIM, Query, Task};
+use crate::KvCache;
 use crate::aligned::{LANES, Line};
 use crate::disjoint::Disjoint;
+use crate::kv::Format;
 use crate::simd::{Bf16, Kernel, Simd};
 use crate::tile::{Bf16Element, Element, SingleElement, accumulate, panels_per_tile, with_rows};
-use crate::{Format, KvCache};
 
 const LANE_NUMBERS: [f32; LANES] = [
     0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0,

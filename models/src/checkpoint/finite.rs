@@ -51,7 +51,7 @@ fn any_scale(bytes: &[u8], dtype: Dtype) -> bool {
         Dtype::Q4_0 | Dtype::Q8_0 => 0..2,
         Dtype::Q4_1 | Dtype::Q4_K => 0..4,
         Dtype::Q6_K => 208..210,
-        Dtype::F32 | Dtype::F16 | Dtype::BF16 => return false,
+        Dtype::F32 | Dtype::F16 | Dtype::BF16 | Dtype::I8 => return false,
     };
     bytes.chunks(dtype.block_bytes()).any(|block| {
         block

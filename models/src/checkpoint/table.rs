@@ -129,6 +129,7 @@ impl TensorTable {
             shape,
             bytes,
             row_order: tensor.row_order.as_deref(),
+            scales: None,
         })
     }
 
