@@ -1,4 +1,4 @@
-//! e^x on sixteen lanes.
+//! e^x and 2^x on sixteen lanes.
 
 use crate::simd::Simd;
 
@@ -41,12 +41,94 @@ pub(crate) fn exp<S: Simd>(simd: S, x: S::V) -> S::V {
     simd.if_less(x, simd.splat(LOWEST), simd.splat(0.0), result)
 }
 
+/// Degree of `exp2` for results that stay f32: relative error below 2e-7.
+pub(crate) const DEGREE_F32: usize = 7;
+/// Degree of `exp2` for results that are rounded to bf16: relative error below 3e-6.
+pub(crate) const DEGREE_BF16: usize = 4;
+
+/// 2^r for |r| <= 1/2, highest power first: Taylor's polynomial, (ln 2)^k / k!.
+const TAYLOR: [f32; DEGREE_F32 + 1] = [
+    1.525_273_4e-5,
+    1.540_353e-4,
+    1.333_355_8e-3,
+    9.618_129e-3,
+    5.550_410_9e-2,
+    0.240_226_51,
+    std::f32::consts::LN_2,
+    1.0,
+];
+/// The same with the least relative error that degree 4 allows (Remez).
+const SHORT: [f32; DEGREE_BF16 + 1] = [
+    9.570_102e-3,
+    5.591_786e-2,
+    0.240_247_45,
+    0.693_121_8,
+    0.999_999_26,
+];
+
+/// 2^x for x <= 127; below -126 the result is 0, NaN stays NaN. How exact it is depends on `DEGREE`.
+#[inline(always)]
+pub(crate) fn exp2<S: Simd, const DEGREE: usize>(simd: S, x: S::V) -> S::V {
+    let lowest = simd.splat(-126.0);
+    let shifted = simd.add(simd.max(lowest, x), simd.splat(ROUND));
+    let r = simd.sub(simd.max(lowest, x), simd.sub(shifted, simd.splat(ROUND)));
+    let coefficients: &[f32] = if DEGREE == DEGREE_BF16 {
+        &SHORT
+    } else {
+        &TAYLOR
+    };
+    let mut sum = simd.splat(coefficients[0]);
+    for coefficient in &coefficients[1..] {
+        sum = simd.mul_add(sum, r, simd.splat(*coefficient));
+    }
+    let result = simd.mul(sum, simd.pow2(shifted));
+    simd.if_less(x, lowest, simd.splat(0.0), result)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Isa;
     use crate::simd::Bf16;
     use crate::simd::Kernel;
+
+    struct Exp2<const DEGREE: usize>([f32; 16]);
+    impl<const DEGREE: usize> Kernel for Exp2<DEGREE> {
+        type Output = [f32; 16];
+        #[inline(always)]
+        fn run<S: Bf16>(self, simd: S) -> [f32; 16] {
+            simd.to_array(exp2::<S, DEGREE>(simd, simd.load(&self.0)))
+        }
+    }
+
+    fn check_powers<const DEGREE: usize>(most: f64) {
+        for isa in Isa::all() {
+            let mut worst = 0.0f64;
+            for step in 0..100_000 {
+                let x = -126.0 + step as f32 * (253.0 / 100_000.0);
+                let exact = f64::from(x).exp2();
+                let found = isa.dispatch(Exp2::<DEGREE>([x; 16]))[3];
+                worst = worst.max((f64::from(found) / exact - 1.0).abs());
+            }
+            assert!(worst < most, "{}: relative error {worst:e}", isa.name());
+            let mut x = [0.0; 16];
+            x[1] = f32::NEG_INFINITY;
+            x[2] = f32::NAN;
+            x[3] = -1000.0;
+            let y = isa.dispatch(Exp2::<DEGREE>(x));
+            assert!(
+                y[1] == 0.0 && y[2].is_nan() && y[3] == 0.0,
+                "{}",
+                isa.name()
+            );
+        }
+    }
+
+    #[test]
+    fn powers_of_two_are_as_exact_as_their_degree() {
+        check_powers::<DEGREE_F32>(2e-7);
+        check_powers::<DEGREE_BF16>(3e-6);
+    }
 
     struct Exp([f32; 16]);
     impl Kernel for Exp {

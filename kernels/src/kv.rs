@@ -118,16 +118,21 @@ impl KvCache {
         LANES / self.format.inputs_per_line()
     }
 
-    fn head_start(&self, layer: usize, block: usize, head: usize) -> usize {
+    /// Lines that the keys of one head take in a block; its values follow.
+    pub(crate) fn key_lines(&self) -> usize {
+        self.shape.groups() * self.key_steps()
+    }
+
+    /// Line where one head of one block starts: `key_lines` lines of keys, a panel of `key_steps` per group, then for each panel of
+    /// values `group_steps` lines per group.
+    pub(crate) fn head_start(&self, layer: usize, block: usize, head: usize) -> usize {
         ((layer * self.shape.blocks + block) * self.shape.kv_heads + head)
             * self.shape.head_lines(self.format)
     }
 
-    /// Key panel and value panels of one head in one block: `groups * key_steps` lines, then `panels * groups * group_steps`.
-    pub(crate) fn head(&self, layer: usize, block: usize, head: usize) -> (&[Line], &[Line]) {
-        let start = self.head_start(layer, block, head);
-        self.lines.lines()[start..][..self.shape.head_lines(self.format)]
-            .split_at(self.shape.groups() * self.key_steps())
+    /// All lines.
+    pub(crate) fn lines(&self) -> &[Line] {
+        self.lines.lines()
     }
 
     /// Stores keys and values of `slots.len()` rows in `layer`. Rows of `kv` are `cols` wide; at column `first_col` stand the
@@ -139,7 +144,7 @@ impl KvCache {
         let shape = self.shape;
         assert!(layer < shape.layers, "layer {layer} of {}", shape.layers);
         let width = shape.kv_heads * shape.head_dim;
-        let key_lines = shape.groups() * self.key_steps();
+        let key_lines = self.key_lines();
         let head_lines = shape.head_lines(self.format);
         let format = self.format;
         let start = self.head_start(layer, 0, 0);

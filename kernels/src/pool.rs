@@ -19,7 +19,8 @@ const OPEN: u64 = 1 << 31;
 const WORKERS: u64 = OPEN - 1;
 const JOB: u32 = 32;
 
-type Task<'a> = dyn Fn(usize) + Sync + 'a;
+/// Called with the number of the thread (the caller's is 0) and of the task.
+type Task<'a> = dyn Fn(usize, usize) + Sync + 'a;
 
 /// Threads that run the tasks of one job at a time.
 pub struct Pool {
@@ -76,7 +77,7 @@ impl Pool {
                 let shared = shared.clone();
                 std::thread::Builder::new()
                     .name(format!("kernel-{n}"))
-                    .spawn(move || shared.work())
+                    .spawn(move || shared.work(n))
                     .ok()
             })
             .collect();
@@ -92,13 +93,23 @@ impl Pool {
     ///
     /// # Panics
     /// With the payload of a task that panicked, after every other thread has left the job.
-    pub fn run(&mut self, tasks: usize, task: &Task<'_>) {
+    pub fn run(&mut self, tasks: usize, task: &(dyn Fn(usize) + Sync)) {
+        self.run_by_thread(tasks, &|_, index| task(index));
+    }
+
+    /// Like `run`, with `task(thread, index)`: threads are numbered from 0, and a thread runs one task at a time.
+    ///
+    /// # Panics
+    /// As `run` does.
+    pub fn run_by_thread(&mut self, tasks: usize, task: &Task<'_>) {
         if tasks <= 1 || self.workers.is_empty() {
-            (0..tasks).for_each(task);
+            (0..tasks).for_each(|index| task(0, index));
             return;
         }
         self.shared.open(tasks, task);
-        let outcome = catch_unwind(AssertUnwindSafe(|| self.shared.claim_tasks(task, tasks)));
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            self.shared.claim_tasks(task, 0, tasks);
+        }));
         if outcome.is_err() {
             self.shared.next_task.store(tasks, Ordering::Relaxed);
         }
@@ -155,22 +166,22 @@ impl Shared {
         self.sleeping_caller.store(false, Ordering::SeqCst);
     }
 
-    fn claim_tasks(&self, task: &Task<'_>, tasks: usize) {
+    fn claim_tasks(&self, task: &Task<'_>, thread: usize, tasks: usize) {
         loop {
             let claimed = self.next_task.fetch_add(1, Ordering::Relaxed);
             if claimed >= tasks {
                 return;
             }
-            task(claimed);
+            task(thread, claimed);
         }
     }
 
     /// The life of a worker.
-    fn work(&self) {
+    fn work(&self, thread: usize) {
         let mut seen = 0;
         while let Some(job) = self.await_job_after(seen) {
             seen = job;
-            self.join(job);
+            self.join(job, thread);
         }
     }
 
@@ -193,7 +204,7 @@ impl Shared {
     }
 
     /// Takes part in job `number` if it is still open.
-    fn join(&self, number: u64) {
+    fn join(&self, number: u64, thread: usize) {
         let joined = self
             .state
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |state| {
@@ -207,7 +218,9 @@ impl Shared {
         if let Some(Job { task, tasks }) = job {
             // SAFETY: as above: the closure lives until `run` returns.
             let task = unsafe { &*task };
-            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.claim_tasks(task, tasks))) {
+            if let Err(panic) =
+                catch_unwind(AssertUnwindSafe(|| self.claim_tasks(task, thread, tasks)))
+            {
                 self.next_task.store(tasks, Ordering::Relaxed);
                 lock(&self.panic).get_or_insert(panic);
             }

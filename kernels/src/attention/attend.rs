@@ -1,183 +1,236 @@
-//! One task of attention: some queries that share a KV head, over all positions they see.
+//! Queries that share a KV head, over some splits of the positions they see. The tiles of a split are read once for all of them; a
+//! register tile of queries at a time takes a tile's scores, turns them into probabilities and adds the values.
 
-use super::softmax::{GROUPS, Scores, State, TILE};
-use super::{MAX_HEAD_DIM, Query, Task};
-use crate::KvCache;
+use super::products::{InputRows, Panels, add_products};
+use super::softmax::{GROUPS, Sums, TILE, VALUES, clear, finish, join, update};
+use super::view::{Tile, View, group_of};
+use super::{MAX_HEAD_DIM, Scratch, TILES_PER_SPLIT, sums_len};
 use crate::aligned::{LANES, Line};
 use crate::disjoint::Disjoint;
+use crate::exp::{DEGREE_BF16, DEGREE_F32};
 use crate::kv::Format;
 use crate::simd::{Bf16, Kernel, Simd};
-use crate::tile::{Bf16Element, Element, SingleElement, accumulate, panels_per_tile, with_rows};
+use crate::tile::{Bf16Element, Element, SingleElement, panels_per_tile, with_rows};
+use std::mem;
+use std::ops::Range;
 
 const LANE_NUMBERS: [f32; LANES] = [
     0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0,
 ];
 
-/// The work, and where its result goes.
+/// Room for a prepared query: an element takes a word at most. No power of two, so that queries do not meet in one set of the cache.
+pub(super) const QUERY_WORDS: usize = MAX_HEAD_DIM + LANES;
+
+/// Words that a query's probabilities of a tile take, prepared.
+pub(super) const PROBABILITY_WORDS: usize = 2 * TILE;
+
+/// The queries of a unit over some splits, and where the result goes.
 pub(super) struct Attend<'a> {
-    pub cache: &'a KvCache,
-    pub query: Query<'a>,
-    /// The block table of the sequence.
-    pub blocks: &'a [u32],
-    pub task: Task,
-    /// Query heads per KV head.
-    pub group: usize,
-    pub out: &'a Disjoint<'a, f32>,
+    pub view: View<'a>,
+    pub splits: Range<usize>,
+    pub scratch: &'a mut Scratch,
+    pub into: Into<'a>,
 }
 
-/// Sixteen neighbouring positions of the sequence, fewer at the end of a block that is no multiple of sixteen.
-#[derive(Clone, Copy, Default)]
-struct Group {
-    first_position: usize,
-    positions: usize,
-    /// Where they lie: block in the cache, group within the block. Of a group that no query sees: where the last seen one lies.
-    block: usize,
-    inner: usize,
+/// Where results go.
+pub(super) enum Into<'a> {
+    /// The heads of the output: the splits were all that the unit sees.
+    Heads(&'a Disjoint<'a, f32>),
+    /// Sums to be joined with those of other splits.
+    Sums(&'a mut Sums),
 }
-
-impl Group {
-    /// The lanes `start .. end` that a query at `position` sees; none when `start >= end`.
-    #[inline(always)]
-    fn seen_from(&self, position: usize, window: Option<usize>) -> [usize; 2] {
-        let end = (position + 1).saturating_sub(self.first_position);
-        let start = match window {
-            Some(window) => {
-                (position + 1).saturating_sub(window.saturating_add(self.first_position))
-            }
-            None => 0,
-        };
-        [start.min(LANES), end.min(self.positions)]
-    }
-}
-
-/// Minus infinity outside the lanes `start .. end`.
-#[inline(always)]
-fn mask<S: Simd>(simd: S, scores: S::V, [start, end]: [usize; 2]) -> S::V {
-    if start == 0 && end == LANES {
-        return scores;
-    }
-    let lane = simd.load(&LANE_NUMBERS);
-    let nothing = simd.splat(f32::NEG_INFINITY);
-    let scores = simd.if_less(lane, simd.splat(end as f32), scores, nothing);
-    simd.if_less(lane, simd.splat(start as f32), nothing, scores)
-}
-
-/// The groups whose scores are turned into probabilities together.
-struct Tile {
-    groups: [Group; GROUPS],
-    /// How many of them hold a position up to that of the last query.
-    seen: usize,
-}
-
-/// A prepared query: a step takes two words at most, and there are no more steps than elements.
-type QueryWords = [u32; MAX_HEAD_DIM + LANES];
 
 impl Kernel for Attend<'_> {
     type Output = ();
     #[inline(always)]
     fn run<S: Bf16>(self, simd: S) {
-        match self.cache.format() {
-            Format::F32 => with_rows!(self.task.count, R => self.all::<S, SingleElement, R>(simd)),
-            Format::Bf16 => with_rows!(self.task.count, R => self.all::<S, Bf16Element, R>(simd)),
+        match self.view.cache.format() {
+            Format::F32 => self.all::<S, SingleElement, DEGREE_F32>(simd),
+            Format::Bf16 => self.all::<S, Bf16Element, DEGREE_BF16>(simd),
         }
+    }
+}
+
+/// Sums of one unit over all its splits, in their order.
+pub(super) struct JoinSplits<'a> {
+    pub view: View<'a>,
+    /// Per split the sums of all queries; the first ones take the result.
+    pub sums: &'a mut Sums,
+    pub out: &'a Disjoint<'a, f32>,
+}
+
+impl Kernel for JoinSplits<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Bf16>(self, simd: S) {
+        let split_len = self.view.unit.count * sums_len(self.view.cache);
+        let (first, others) = self.sums.split_at_mut(split_len);
+        for split in others.chunks_exact(split_len) {
+            match self.view.cache.format() {
+                Format::F32 => self.view.join_all::<S, DEGREE_F32>(simd, first, split),
+                Format::Bf16 => self.view.join_all::<S, DEGREE_BF16>(simd, first, split),
+            }
+        }
+        self.view.finish_all(simd, first, self.out);
     }
 }
 
 impl Attend<'_> {
     #[inline(always)]
-    fn all<S: Bf16, E: Element<S>, const R: usize>(&self, simd: S) {
-        let mut queries = [[0; MAX_HEAD_DIM + LANES]; R];
-        for (i, words) in queries.iter_mut().enumerate() {
-            E::prepare(simd, self.query_head(i), words);
+    fn all<S: Bf16, E: Element<S>, const DEGREE: usize>(mut self, simd: S) {
+        let Scratch {
+            queries,
+            split,
+            sums,
+            words,
+        } = &mut *self.scratch;
+        let (view, cache) = (&self.view, self.view.cache);
+        for (i, words) in queries[..view.unit.count].iter_mut().enumerate() {
+            E::prepare(simd, view.query_head(i), words);
         }
-        let mut state = State::new(simd);
-        let (first, end) = self.visible_tiles();
-        for tile in first..end {
-            let tile = self.tile(tile);
-            let mut scores: [Scores; R] = [[0.0; TILE]; R];
-            self.scores::<S, E, R>(simd, &tile, &queries, &mut scores);
-            state.update(simd, &mut scores, self.cache.shape().panels());
-            self.add_values::<S, E, R>(simd, &tile, &scores, &mut state);
+        let len = view.unit.count * sums_len(view.cache);
+        let mut first = true;
+        for index in self.splits {
+            let mut at = Split {
+                view,
+                lines: cache.lines(),
+                key_steps: cache.key_steps(),
+                group_steps: cache.group_steps(),
+                panel_lines: cache.shape().groups() * cache.group_steps(),
+                queries,
+                sums: &mut split[..len],
+                len: sums_len(cache),
+                words,
+            };
+            at.all::<S, E, DEGREE>(simd, index);
+            if first {
+                mem::swap(split, sums);
+            } else {
+                view.join_all::<S, DEGREE>(simd, &mut sums[..len], &split[..len]);
+            }
+            first = false;
         }
-        self.finish::<S, R>(simd, &state);
+        match &mut self.into {
+            Into::Heads(out) => view.finish_all(simd, &sums[..len], out),
+            Into::Sums(place) => place.copy_from_slice(&sums[..len]),
+        }
+    }
+}
+
+impl View<'_> {
+    #[inline(always)]
+    fn join_all<S: Simd, const DEGREE: usize>(&self, simd: S, sums: &mut Sums, more: &Sums) {
+        let len = sums_len(self.cache);
+        for (sums, more) in sums.chunks_exact_mut(len).zip(more.chunks_exact(len)) {
+            join::<S, DEGREE>(simd, sums, more);
+        }
     }
 
-    /// Row (counted within the segment) and head of query `i` of this task.
+    /// Writes the heads.
     #[inline(always)]
-    fn row_and_head(&self, i: usize) -> (usize, usize) {
-        let query = self.task.first + i;
-        (
-            query / self.group,
-            self.task.kv_head * self.group + query % self.group,
-        )
-    }
-
-    #[inline(always)]
-    fn position(&self, i: usize) -> usize {
-        self.task.first_position + self.row_and_head(i).0
-    }
-
-    #[inline(always)]
-    fn query_head(&self, i: usize) -> &[f32] {
-        let (row, head) = self.row_and_head(i);
+    fn finish_all<S: Simd>(&self, simd: S, sums: &Sums, out: &Disjoint<'_, f32>) {
         let head_dim = self.cache.shape().head_dim;
-        &self.query.x[(self.task.first_row + row) * self.query.cols + head * head_dim..][..head_dim]
-    }
-
-    #[inline(always)]
-    fn tile(&self, tile: usize) -> Tile {
-        let shape = self.cache.shape();
-        let last = self.group_of(self.position(self.task.count - 1));
-        let seen = GROUPS.min(last + 1 - tile * GROUPS);
-        let mut groups = [Group::default(); GROUPS];
-        for (g, at) in groups.iter_mut().enumerate() {
-            let group = tile * GROUPS + g;
-            let (block, inner) = (group / shape.groups(), group % shape.groups());
-            at.first_position = block * shape.block_size + inner * LANES;
-            at.positions = LANES.min(shape.block_size - inner * LANES);
-            let stored = group.min(last);
-            at.block = self.blocks[stored / shape.groups()] as usize;
-            at.inner = stored % shape.groups();
+        for (i, sums) in sums.chunks_exact(sums_len(self.cache)).enumerate() {
+            let (row, head) = self.row_and_head(i);
+            let start = ((self.unit.first_row + row) * self.query.heads + head) * head_dim;
+            // SAFETY: each row and head belongs to one unit (`attention` made sure that segments share no rows), and a unit is
+            // finished once, by the task that computes it whole or joins its splits.
+            finish(simd, sums, unsafe { out.part(start, head_dim) });
         }
-        Tile { groups, seen }
+    }
+}
+
+/// One split of the positions, for all queries of a unit.
+struct Split<'a, 'v> {
+    view: &'a View<'v>,
+    /// Those of the cache.
+    lines: &'a [Line],
+    key_steps: usize,
+    group_steps: usize,
+    /// Lines from one panel of values to the next.
+    panel_lines: usize,
+    /// Prepared.
+    queries: &'a [[u32; QUERY_WORDS]],
+    /// `len` for each query.
+    sums: &'a mut Sums,
+    len: usize,
+    /// Prepared probabilities of a register tile.
+    words: &'a mut [[u32; PROBABILITY_WORDS]],
+}
+
+impl Split<'_, '_> {
+    #[inline(always)]
+    fn all<S: Bf16, E: Element<S>, const DEGREE: usize>(&mut self, simd: S, index: usize) {
+        let view = self.view;
+        for sums in self.sums.chunks_exact_mut(self.len) {
+            clear(sums);
+        }
+        let count = view.unit.count;
+        let tiles = visible_tiles(view);
+        let start = tiles.start.max(index * TILES_PER_SPLIT);
+        let end = tiles.end.min((index + 1) * TILES_PER_SPLIT);
+        for tile in start..end {
+            let tile = view.tile(tile);
+            let mut first = 0;
+            // Queries are shared out evenly, so that no register tile is left with a thin rest.
+            for left in (1..=count.div_ceil(S::TILE.0)).rev() {
+                let queries = (count - first).div_ceil(left);
+                with_rows!(queries, R => self.tile::<S, E, DEGREE, R>(simd, &tile, first));
+                first += queries;
+            }
+        }
     }
 
-    /// The group that holds `position`.
+    /// The R queries from `first` on meet a tile.
     #[inline(always)]
-    fn group_of(&self, position: usize) -> usize {
-        let shape = self.cache.shape();
-        position / shape.block_size * shape.groups() + position % shape.block_size / LANES
-    }
-
-    /// The tiles of groups that any query of the task sees: first, and one past the last.
-    #[inline(always)]
-    fn visible_tiles(&self) -> (usize, usize) {
-        let last = self.position(self.task.count - 1);
-        let first = match self.query.window {
-            Some(window) => (self.position(0) + 1).saturating_sub(window),
-            None => 0,
+    fn tile<S: Bf16, E: Element<S>, const DEGREE: usize, const R: usize>(
+        &mut self,
+        simd: S,
+        tile: &Tile,
+        first: usize,
+    ) {
+        let [start, end] = [self.view.position(first), self.view.position(first + R - 1)];
+        let seen = self.view.groups_up_to(tile, end);
+        if seen == 0 {
+            return;
+        }
+        let mut scores = [[simd.splat(0.0); GROUPS]; R];
+        self.scores::<S, E, R>(simd, tile, first, &mut scores);
+        if !self.view.sees_all(tile, start, end) {
+            self.mask::<S, R>(simd, tile, first, &mut scores);
+        }
+        let len = self.len;
+        for i in 0..R {
+            let sums = &mut self.sums[(first + i) * len..][..len];
+            let probabilities = update::<S, DEGREE>(simd, sums, &scores[i]);
+            prepare::<S, E>(simd, &probabilities, &mut self.words[i]);
+        }
+        // Positions that no query sees may hold what an earlier owner of the block left.
+        let last_seen = tile.groups[seen - 1].seen_from(end, None)[1];
+        let rows = Values {
+            tile,
+            first,
+            seen,
+            last_steps: last_seen.div_ceil(E::INPUTS),
         };
-        (
-            self.group_of(first) / GROUPS,
-            self.group_of(last) / GROUPS + 1,
-        )
+        self.add_values::<S, E, R>(simd, rows);
     }
 
-    /// `scores[i] = scale * q_i · kᵀ` for the positions of a tile, minus infinity where query i does not see the position.
+    /// `scores[i] = scale * log2(e) * q_i · kᵀ` for the positions of a tile.
     #[inline(always)]
     fn scores<S: Bf16, E: Element<S>, const R: usize>(
         &self,
         simd: S,
         tile: &Tile,
-        queries: &[QueryWords; R],
-        scores: &mut [Scores; R],
+        first: usize,
+        scores: &mut [[S::V; GROUPS]; R],
     ) {
         let wide = panels_per_tile::<S>(R);
         for group in (0..GROUPS).step_by(wide) {
             match wide {
-                4 => self.score_groups::<S, E, R, 4>(simd, tile, group, queries, scores),
-                2 => self.score_groups::<S, E, R, 2>(simd, tile, group, queries, scores),
-                _ => self.score_groups::<S, E, R, 1>(simd, tile, group, queries, scores),
+                4 => self.score_groups::<S, E, R, 4>(simd, tile, [first, group], scores),
+                2 => self.score_groups::<S, E, R, 2>(simd, tile, [first, group], scores),
+                _ => self.score_groups::<S, E, R, 1>(simd, tile, [first, group], scores),
             }
         }
     }
@@ -187,59 +240,61 @@ impl Attend<'_> {
         &self,
         simd: S,
         tile: &Tile,
-        group: usize,
-        queries: &[QueryWords; R],
-        scores: &mut [Scores; R],
+        [first, group]: [usize; 2],
+        scores: &mut [[S::V; GROUPS]; R],
     ) {
-        let steps = self.cache.key_steps();
-        let mut keys: [&[Line]; P] = [&[]; P];
-        for (lines, at) in keys.iter_mut().zip(&tile.groups[group..]) {
-            let (keys, _) = self
-                .cache
-                .head(self.query.layer, at.block, self.task.kv_head);
-            *lines = &keys[at.inner * steps..][..steps];
+        let mut starts = [0; P];
+        for p in 0..P {
+            starts[p] = tile.groups[group + p].keys;
         }
-        let mut x: [&[u32]; R] = [&[]; R];
-        for (x, words) in x.iter_mut().zip(queries) {
-            *x = words;
-        }
+        let panels = Panels {
+            lines: self.lines,
+            starts,
+            steps: self.key_steps,
+        };
+        let rows = InputRows::<QUERY_WORDS>(self.queries[first..].as_flattened());
         let mut sums = [[simd.splat(0.0); P]; R];
-        accumulate::<S, E, R, P>(simd, &x, &keys, &mut sums);
-        for (i, (sums, scores)) in sums.iter().zip(scores).enumerate() {
-            let position = self.position(i);
-            let lanes = &mut scores.as_chunks_mut().0[group..];
-            for ((sum, at), lanes) in sums.iter().zip(&tile.groups[group..]).zip(lanes) {
-                let scaled = simd.mul(*sum, simd.splat(self.query.scale));
-                let seen = at.seen_from(position, self.query.window);
-                simd.store(mask(simd, scaled, seen), lanes);
+        add_products::<S, E, R, P, _>(simd, rows, panels, &mut sums);
+        let factor = simd.splat(self.view.query.scale * std::f32::consts::LOG2_E);
+        for r in 0..R {
+            for p in 0..P {
+                scores[r][group + p] = simd.mul(sums[r][p], factor);
+            }
+        }
+    }
+
+    /// Puts minus infinity where a query does not see the position.
+    #[inline(always)]
+    fn mask<S: Simd, const R: usize>(
+        &self,
+        simd: S,
+        tile: &Tile,
+        first: usize,
+        scores: &mut [[S::V; GROUPS]; R],
+    ) {
+        let (lane, nothing) = (simd.load(&LANE_NUMBERS), simd.splat(f32::NEG_INFINITY));
+        for (i, scores) in scores.iter_mut().enumerate() {
+            let position = self.view.position(first + i);
+            for (score, at) in scores.iter_mut().zip(&tile.groups) {
+                let [start, end] = at.seen_from(position, self.view.query.window);
+                let below_end = simd.if_less(lane, simd.splat(end as f32), *score, nothing);
+                *score = simd.if_less(lane, simd.splat(start as f32), nothing, below_end);
             }
         }
     }
 
     /// `values += probabilities · v` for the positions of a tile.
     #[inline(always)]
-    fn add_values<S: Bf16, E: Element<S>, const R: usize>(
-        &self,
-        simd: S,
-        tile: &Tile,
-        scores: &[Scores; R],
-        state: &mut State<S::V, R>,
-    ) {
-        let mut words = [[0; 2 * TILE]; R];
-        for (words, scores) in words.iter_mut().zip(scores) {
-            E::prepare(simd, scores, words);
-        }
-        let panels = self.cache.shape().panels();
+    fn add_values<S: Bf16, E: Element<S>, const R: usize>(&mut self, simd: S, at: Values<'_>) {
+        let panels = self.len - VALUES;
         let wide = panels_per_tile::<S>(R);
         let mut panel = 0;
         while panel < panels {
             panel += match wide {
-                _ if panels - panel < wide => {
-                    self.add_panels::<S, E, R, 1>(simd, tile, &words, state, panel)
-                }
-                4 => self.add_panels::<S, E, R, 4>(simd, tile, &words, state, panel),
-                2 => self.add_panels::<S, E, R, 2>(simd, tile, &words, state, panel),
-                _ => self.add_panels::<S, E, R, 1>(simd, tile, &words, state, panel),
+                _ if panels - panel < wide => self.add_panels::<S, E, R, 1>(simd, at, panel),
+                4 => self.add_panels::<S, E, R, 4>(simd, at, panel),
+                2 => self.add_panels::<S, E, R, 2>(simd, at, panel),
+                _ => self.add_panels::<S, E, R, 1>(simd, at, panel),
             };
         }
     }
@@ -247,56 +302,83 @@ impl Attend<'_> {
     /// The panels `panel .. panel + P`; returns P.
     #[inline(always)]
     fn add_panels<S: Bf16, E: Element<S>, const R: usize, const P: usize>(
-        &self,
+        &mut self,
         simd: S,
-        tile: &Tile,
-        words: &[[u32; 2 * TILE]; R],
-        state: &mut State<S::V, R>,
+        at: Values<'_>,
         panel: usize,
     ) -> usize {
-        let steps = self.cache.group_steps();
-        let panel_lines = self.cache.shape().groups() * steps;
-        let last = self.position(self.task.count - 1);
+        let len = self.len;
+        let values = &mut self.sums[at.first * len..][..R * len];
         let mut sums = [[simd.splat(0.0); P]; R];
-        for (sums, values) in sums.iter_mut().zip(&state.values) {
-            sums.copy_from_slice(&values[panel..panel + P]);
-        }
-        for (g, at) in tile.groups[..tile.seen].iter().enumerate() {
-            // Positions that no query sees may hold what an earlier owner of the block left.
-            let steps_seen = at.seen_from(last, None)[1].div_ceil(E::INPUTS);
-            let (_, values) = self
-                .cache
-                .head(self.query.layer, at.block, self.task.kv_head);
-            let mut lines: [&[Line]; P] = [&[]; P];
-            for (p, lines) in lines.iter_mut().enumerate() {
-                *lines = &values[(panel + p) * panel_lines + at.inner * steps..][..steps_seen];
+        for r in 0..R {
+            for p in 0..P {
+                sums[r][p] = simd.load(&values[r * len + VALUES + panel + p].0);
             }
-            let mut x: [&[u32]; R] = [&[]; R];
-            for (x, words) in x.iter_mut().zip(words) {
-                *x = &words[g * steps * E::WORDS..];
-            }
-            accumulate::<S, E, R, P>(simd, &x, &lines, &mut sums);
         }
-        for (values, sums) in state.values.iter_mut().zip(sums) {
-            values[panel..panel + P].copy_from_slice(&sums);
+        for g in 0..at.seen {
+            let mut starts = [0; P];
+            for p in 0..P {
+                starts[p] = at.tile.groups[g].values + (panel + p) * self.panel_lines;
+            }
+            let whole = g + 1 < at.seen;
+            let panels = Panels {
+                lines: self.lines,
+                starts,
+                steps: if whole {
+                    self.group_steps
+                } else {
+                    at.last_steps
+                },
+            };
+            let words = &self.words.as_flattened()[g * self.group_steps * E::WORDS..];
+            let rows = InputRows::<PROBABILITY_WORDS>(words);
+            add_products::<S, E, R, P, _>(simd, rows, panels, &mut sums);
+        }
+        for r in 0..R {
+            for p in 0..P {
+                simd.store(sums[r][p], &mut values[r * len + VALUES + panel + p].0);
+            }
         }
         P
     }
+}
 
-    /// Divides by the sum of the probabilities and writes the heads.
-    #[inline(always)]
-    fn finish<S: Bf16, const R: usize>(&self, simd: S, state: &State<S::V, R>) {
-        let head_dim = self.cache.shape().head_dim;
-        for i in 0..R {
-            let (row, head) = self.row_and_head(i);
-            let start = ((self.task.first_row + row) * self.query.heads + head) * head_dim;
-            // SAFETY: each row and head belongs to one task: `attention` made sure that segments share no rows, and a task
-            // carries its rows with it.
-            let out = unsafe { self.out.part(start, head_dim) };
-            let factor = simd.splat(1.0 / simd.sum(state.total[i]));
-            for (out, values) in out.chunks_mut(LANES).zip(&state.values[i]) {
-                simd.store_first(simd.mul(*values, factor), out);
-            }
-        }
+/// Which values a register tile of queries adds.
+#[derive(Clone, Copy)]
+struct Values<'a> {
+    tile: &'a Tile,
+    /// First of the queries.
+    first: usize,
+    /// Groups that any of them sees, and the steps of the last one that hold anything.
+    seen: usize,
+    last_steps: usize,
+}
+
+/// Prepares the probabilities of a tile.
+#[inline(always)]
+fn prepare<S: Bf16, E: Element<S>>(simd: S, probabilities: &[S::V; GROUPS], words: &mut [u32]) {
+    let mut lanes = [0.0; TILE];
+    for (lanes, p) in lanes.as_chunks_mut().0.iter_mut().zip(probabilities) {
+        simd.store(*p, lanes);
     }
+    E::prepare(simd, &lanes, words);
+}
+
+/// The splits that any query of the unit sees.
+#[inline(always)]
+pub(super) fn visible_splits(view: &View<'_>) -> Range<usize> {
+    let tiles = visible_tiles(view);
+    tiles.start / TILES_PER_SPLIT..tiles.end.div_ceil(TILES_PER_SPLIT)
+}
+
+/// The tiles that any query of the unit sees.
+#[inline(always)]
+fn visible_tiles(view: &View<'_>) -> Range<usize> {
+    let last = view.position(view.unit.count - 1);
+    let first = match view.query.window {
+        Some(window) => (view.position(0) + 1).saturating_sub(window),
+        None => 0,
+    };
+    let shape = view.cache.shape();
+    group_of(shape, first) / GROUPS..group_of(shape, last) / GROUPS + 1
 }

@@ -1,22 +1,32 @@
 //! Causal attention over the paged cache, with online softmax (Milakov and Gimelshein; Dao et al., FlashAttention).
 //!
-//! Positions are visited in fixed tiles of 64, counted from the start of the sequence, and every row sees its tiles in the
-//! same order. What lies beyond a row's own position adds exact zeros, so a decoded row and the same row in the middle of a
-//! prompt have the same bits.
+//! Positions are visited in fixed tiles of 64 and summed up in fixed splits of 512, both counted from the start of the sequence,
+//! and the splits are joined in their order. What lies beyond a row's own position adds exact zeros. So a decoded row and the same
+//! row in the middle of a prompt have the same bits, and so have one thread that takes all splits and many that take one each.
 
 mod attend;
+mod plan;
+mod products;
 mod softmax;
+mod view;
 
 use crate::disjoint::Disjoint;
 use crate::tile::TileRows;
-use crate::{KvCache, Machine};
-use attend::Attend;
+use crate::{Isa, KvCache, Machine};
+use attend::{Attend, Into, JoinSplits, PROBABILITY_WORDS, QUERY_WORDS, visible_splits};
+use plan::{MOST_QUERIES, Piece, Plan, QueryShape, Unit};
+use softmax::{Lanes, VALUES};
+use std::sync::atomic::Ordering;
+use view::View;
 
 /// Widest head that the kernels take.
 pub const MAX_HEAD_DIM: usize = 512;
 
-/// Multiplications of queries and keys below which waking another thread costs more than it brings.
-const PRODUCTS_WORTH_THREADS: usize = 512 * 1024;
+/// Tiles that are summed up together.
+const TILES_PER_SPLIT: usize = 8;
+
+/// Multiplications of queries and keys below which another thread costs more than it brings.
+const PRODUCTS_WORTH_THREADS: usize = 64 * 1024;
 
 /// The rows of one sequence in a step.
 #[derive(Clone, Copy, Debug)]
@@ -48,48 +58,51 @@ pub struct Query<'a> {
     pub layer: usize,
 }
 
-/// The tasks of one call; a buffer that is kept from call to call.
+/// How a call is cut into tasks, and the memory they work in; kept from call to call.
 #[derive(Default)]
-pub struct Tasks(Vec<Task>);
-
-impl Tasks {
-    /// Cuts `queries` queries of a segment and KV head evenly into tasks of at most `most`.
-    fn add(
-        &mut self,
-        index: usize,
-        segment: &Segment<'_>,
-        kv_head: usize,
-        queries: usize,
-        most: usize,
-    ) {
-        let pieces = queries.div_ceil(most);
-        let mut first = 0;
-        for piece in 0..pieces {
-            let count = (queries - first).div_ceil(pieces - piece);
-            self.0.push(Task {
-                segment: index,
-                first_row: segment.first_row,
-                first_position: segment.first_position,
-                kv_head,
-                first,
-                count,
-            });
-            first += count;
-        }
-    }
+pub struct Tasks {
+    plan: Plan,
+    /// One per thread.
+    scratch: Vec<Scratch>,
+    /// Sums of single splits, to be joined.
+    parts: Vec<Lanes>,
 }
 
-/// Some queries (pairs of row and head) of one segment that share one KV head.
-#[derive(Clone, Copy)]
-struct Task {
-    /// Index of the segment, and where it stands.
-    segment: usize,
-    first_row: usize,
-    first_position: usize,
-    kv_head: usize,
-    /// First query, counted within segment and KV head, and how many.
-    first: usize,
-    count: usize,
+/// What one thread works in.
+#[derive(Clone, Default)]
+struct Scratch {
+    /// Prepared queries of a unit.
+    queries: Vec<[u32; QUERY_WORDS]>,
+    /// Sums of a unit over one split, query by query.
+    split: Vec<Lanes>,
+    /// Sums of a unit over all splits so far.
+    sums: Vec<Lanes>,
+    /// Prepared probabilities of a register tile.
+    words: Vec<[u32; PROBABILITY_WORDS]>,
+}
+
+/// Vectors that the sums of one query take.
+#[inline(always)]
+fn sums_len(cache: &KvCache) -> usize {
+    VALUES + cache.shape().panels()
+}
+
+impl Tasks {
+    /// Grows the memory to what the plan needs.
+    fn reserve(&mut self, machine: &Machine, cache: &KvCache) {
+        let sums = MOST_QUERIES * sums_len(cache);
+        self.scratch.resize(machine.threads(), Scratch::default());
+        for scratch in &mut self.scratch {
+            scratch.queries.resize(MOST_QUERIES, [0; QUERY_WORDS]);
+            scratch.split.resize(sums, Lanes::ZERO);
+            scratch.sums.resize(sums, Lanes::ZERO);
+            scratch.words.resize(MOST_QUERIES, [0; PROBABILITY_WORDS]);
+        }
+        let parts = self.plan.parts * sums_len(cache);
+        if self.parts.len() < parts {
+            self.parts.resize(parts, Lanes::ZERO);
+        }
+    }
 }
 
 /// `out[row] = softmax(scale * q · kᵀ) · v` per head; out is `[rows, heads * head_dim]`. `segment(i)` for `i` below
@@ -111,44 +124,97 @@ pub fn attention<'a>(
         query.heads.is_multiple_of(shape.kv_heads),
         "query heads per KV head"
     );
-    let group = query.heads / shape.kv_heads;
     let isa = machine.isa;
-    let rows_per_task = isa.dispatch(TileRows);
-    let (mut pairs, mut next_row) = (0, 0);
-    tasks.0.clear();
-    for index in 0..segments.0 {
-        let segment = (segments.1)(index);
-        assert!(segment.first_row >= next_row, "segments share rows");
-        next_row = segment.first_row + segment.rows;
-        pairs += segment.rows * query.heads * (segment.first_position + segment.rows);
-        for kv_head in 0..shape.kv_heads {
-            tasks.add(
-                index,
-                &segment,
-                kv_head,
-                segment.rows * group,
-                rows_per_task,
-            );
-        }
-    }
-    let tasks = &tasks.0;
-    let out = Disjoint::new(out);
-    let run = |index: usize| {
-        // The last queries of a prompt see most; taking them first leaves small tasks to even out the end.
-        let task = tasks[tasks.len() - 1 - index];
-        let blocks = (segments.1)(task.segment).blocks;
-        isa.dispatch(Attend {
-            cache,
-            query,
-            blocks,
-            task,
-            group,
-            out: &out,
-        });
+    let group = query.heads / shape.kv_heads;
+    let view = |unit: Unit| View {
+        cache,
+        query,
+        blocks: (segments.1)(unit.segment).blocks,
+        unit,
+        group,
     };
-    if pairs * shape.head_dim < PRODUCTS_WORTH_THREADS {
-        (0..tasks.len()).for_each(run);
+    let queries = QueryShape {
+        kv_heads: shape.kv_heads,
+        group,
+        tile_rows: isa.dispatch(TileRows),
+    };
+    tasks.plan.clear();
+    for index in 0..segments.0 {
+        tasks.plan.add(index, &(segments.1)(index), queries);
+    }
+    let products = tasks.plan.products * query.heads * shape.head_dim;
+    let alone = products < PRODUCTS_WORTH_THREADS;
+    let threads = if alone { 1 } else { machine.threads() };
+    tasks.plan.cut(threads, |unit| visible_splits(&view(*unit)));
+    tasks.reserve(machine, cache);
+
+    let Tasks {
+        plan,
+        scratch,
+        parts,
+    } = tasks;
+    let call = Call {
+        isa,
+        plan,
+        scratch: Disjoint::new(scratch),
+        parts: Disjoint::new(parts),
+        out: Disjoint::new(out),
+    };
+    let run = |thread: usize, index: usize| {
+        let piece = plan.pieces[index];
+        call.run(thread, piece, view(plan.units[piece.unit]));
+    };
+    if alone {
+        (0..plan.pieces.len()).for_each(|index| run(0, index));
     } else {
-        machine.pool.run(tasks.len(), &run);
+        machine.pool.run_by_thread(plan.pieces.len(), &run);
+    }
+}
+
+/// What the tasks of a call share.
+struct Call<'a> {
+    isa: Isa,
+    plan: &'a Plan,
+    scratch: Disjoint<'a, Scratch>,
+    parts: Disjoint<'a, Lanes>,
+    out: Disjoint<'a, f32>,
+}
+
+impl Call<'_> {
+    fn run(&self, thread: usize, piece: Piece, view: View<'_>) {
+        // SAFETY: a thread runs one task at a time.
+        let scratch = unsafe { &mut self.scratch.part(thread, 1)[0] };
+        let visible = visible_splits(&view);
+        let Some(split) = piece.split else {
+            self.isa.dispatch(Attend {
+                view,
+                splits: visible,
+                scratch,
+                into: Into::Heads(&self.out),
+            });
+            return;
+        };
+        let len = sums_len(view.cache);
+        let (first, split_len) = (view.unit.first_part * len, view.unit.count * len);
+        // SAFETY: every split of a unit has a part of its own.
+        let sums = unsafe {
+            let number = split - visible.start;
+            self.parts.part(first + number * split_len, split_len)
+        };
+        self.isa.dispatch(Attend {
+            view,
+            splits: split..split + 1,
+            scratch,
+            into: Into::Sums(sums),
+        });
+        if self.plan.pending[piece.unit].fetch_sub(1, Ordering::AcqRel) == 1 {
+            // SAFETY: all splits of the unit have been computed, so nobody else holds a part of it.
+            let sums = unsafe { self.parts.part(first, visible.len() * split_len) };
+            self.isa.dispatch(JoinSplits {
+                view,
+                sums,
+                out: &self.out,
+            });
+        }
     }
 }

@@ -1,77 +1,126 @@
-//! Online softmax over tiles of scores: what has been summed so far is rescaled when a higher score appears.
+//! Online softmax over tiles of scores. What a query has summed so far is kept relative to a reference score, and rescaled when a
+//! much higher score appears; sums over different positions can be joined.
+//!
+//! Scores and references are powers of two: `scale * log2(e) * q · k`.
 
-use super::MAX_HEAD_DIM;
 use crate::aligned::LANES;
-use crate::exp::exp;
+use crate::exp::exp2;
 use crate::simd::Simd;
 
 /// Groups of sixteen positions per tile.
 pub(super) const GROUPS: usize = 4;
 /// Positions per tile.
 pub(super) const TILE: usize = GROUPS * LANES;
-/// Panels of sixteen head elements at most.
-const MAX_PANELS: usize = MAX_HEAD_DIM / LANES;
 
-/// Scores, then probabilities, of one query and tile.
-pub(super) type Scores = [f32; TILE];
+/// A vector in memory.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub(super) struct Lanes(pub [f32; LANES]);
 
-/// Where the softmax of R queries stands.
-pub(super) struct State<V, const R: usize> {
-    /// Highest score so far.
-    highest: [f32; R],
-    /// Sum of the probabilities so far, lane by lane.
-    pub total: [V; R],
-    /// Weighted sum of the values so far, in panels of sixteen head elements.
-    pub values: [[V; MAX_PANELS]; R],
+impl Lanes {
+    pub(super) const ZERO: Self = Self([0.0; LANES]);
 }
 
-impl<V: Copy, const R: usize> State<V, R> {
-    #[inline(always)]
-    pub(super) fn new<S: Simd<V = V>>(simd: S) -> Self {
-        let zero = simd.splat(0.0);
-        Self {
-            highest: [f32::NEG_INFINITY; R],
-            total: [zero; R],
-            values: [[zero; MAX_PANELS]; R],
+/// Where the sums of one query stand: the reference score in all lanes, the sum of the probabilities lane by lane, then the
+/// weighted sum of the values in panels of sixteen head elements.
+pub(super) type Sums = [Lanes];
+
+const REFERENCE: usize = 0;
+const TOTAL: usize = 1;
+/// Index of the first panel of values.
+pub(super) const VALUES: usize = 2;
+
+/// A higher score moves the reference only from so many powers of two on: f32 has the room, and moving costs a pass over the sums.
+const SLACK: f32 = 8.0;
+
+/// Sums over nothing.
+#[inline(always)]
+pub(super) fn clear(sums: &mut Sums) {
+    sums.fill(Lanes::ZERO);
+    sums[REFERENCE] = Lanes([f32::NEG_INFINITY; LANES]);
+}
+
+/// The probabilities of a tile's scores, relative to the query's reference score; adds them to its total. Those of minus infinity are
+/// zeros.
+#[inline(always)]
+pub(super) fn update<S: Simd, const DEGREE: usize>(
+    simd: S,
+    sums: &mut Sums,
+    scores: &[S::V; GROUPS],
+) -> [S::V; GROUPS] {
+    let mut top = scores[0];
+    for group in &scores[1..] {
+        top = simd.max(top, *group);
+    }
+    let limit = simd.splat(sums[REFERENCE].0[0] + SLACK);
+    if simd.any_less(limit, top) {
+        move_reference::<S, DEGREE>(simd, sums, simd.highest(top));
+    }
+    let reference = simd.splat(zero_if_none(sums[REFERENCE].0[0]));
+    let mut total = simd.load(&sums[TOTAL].0);
+    let mut probabilities = *scores;
+    for p in &mut probabilities {
+        *p = exp2::<S, DEGREE>(simd, simd.sub(*p, reference));
+        total = simd.add(total, *p);
+    }
+    simd.store(total, &mut sums[TOTAL].0);
+    probabilities
+}
+
+/// A query that has seen nothing yet has zero as its reference: minus infinity has no difference to itself.
+#[inline(always)]
+fn zero_if_none(reference: f32) -> f32 {
+    if reference == f32::NEG_INFINITY {
+        0.0
+    } else {
+        reference
+    }
+}
+
+#[inline(always)]
+fn move_reference<S: Simd, const DEGREE: usize>(simd: S, sums: &mut Sums, to: f32) {
+    let from = sums[REFERENCE].0[0];
+    if from != f32::NEG_INFINITY {
+        let factor = exp2::<S, DEGREE>(simd, simd.splat(from - to));
+        for lanes in &mut sums[TOTAL..] {
+            simd.store(simd.mul(simd.load(&lanes.0), factor), &mut lanes.0);
         }
     }
+    sums[REFERENCE] = Lanes([to; LANES]);
+}
 
-    /// Turns scores into probabilities relative to the highest score so far, and rescales what was summed before (`panels` panels
-    /// of values). Scores of minus infinity become zeros.
-    #[inline(always)]
-    pub(super) fn update<S: Simd<V = V>>(
-        &mut self,
-        simd: S,
-        scores: &mut [Scores; R],
-        panels: usize,
-    ) {
-        for (i, scores) in scores.iter_mut().enumerate() {
-            let lanes: &mut [[f32; LANES]] = scores.as_chunks_mut().0;
-            let mut top = simd.load(&lanes[0]);
-            for lanes in &lanes[1..] {
-                top = simd.max(top, simd.load(lanes));
-            }
-            let (before, top) = (self.highest[i], simd.highest(top));
-            let highest = if top > before { top } else { before };
-            // A query that has seen nothing yet keeps zero as its reference: minus infinity has no difference to itself.
-            let reference = if highest == f32::NEG_INFINITY {
-                0.0
-            } else {
-                highest
-            };
-            self.highest[i] = highest;
-            if highest != before {
-                let factor = exp(simd, simd.splat(before - reference));
-                self.total[i] = simd.mul(self.total[i], factor);
-                for values in &mut self.values[i][..panels] {
-                    *values = simd.mul(*values, factor);
-                }
-            }
-            for lanes in lanes {
-                let p = exp(simd, simd.sub(simd.load(lanes), simd.splat(reference)));
-                self.total[i] = simd.add(self.total[i], p);
-                simd.store(p, lanes);
-            }
+/// Adds the sums of later positions, `more`, to those of earlier ones.
+#[inline(always)]
+pub(super) fn join<S: Simd, const DEGREE: usize>(simd: S, sums: &mut Sums, more: &Sums) {
+    let (before, later) = (sums[REFERENCE].0[0], more[REFERENCE].0[0]);
+    // Nothing but NaN has no reference either, and must spread.
+    if later == f32::NEG_INFINITY && simd.sum(simd.load(&more[TOTAL].0)) == 0.0 {
+        return;
+    }
+    if before == f32::NEG_INFINITY && simd.sum(simd.load(&sums[TOTAL].0)) == 0.0 {
+        sums.copy_from_slice(more);
+        return;
+    }
+    let reference = if later > before { later } else { before };
+    let ours = exp2::<S, DEGREE>(simd, simd.splat(before - reference));
+    let theirs = exp2::<S, DEGREE>(simd, simd.splat(later - reference));
+    for (lanes, more) in sums[TOTAL..].iter_mut().zip(&more[TOTAL..]) {
+        let more = simd.mul(simd.load(&more.0), theirs);
+        let joined = simd.mul_add(simd.load(&lanes.0), ours, more);
+        simd.store(joined, &mut lanes.0);
+    }
+    sums[REFERENCE] = Lanes([reference; LANES]);
+}
+
+/// The weighted mean of the values: a head's output.
+#[inline(always)]
+pub(super) fn finish<S: Simd>(simd: S, sums: &Sums, out: &mut [f32]) {
+    let factor = simd.splat(1.0 / simd.sum(simd.load(&sums[TOTAL].0)));
+    for (out, values) in out.chunks_mut(LANES).zip(&sums[VALUES..]) {
+        let mean = simd.mul(simd.load(&values.0), factor);
+        match <&mut [f32; LANES]>::try_from(&mut *out) {
+            Ok(out) => simd.store(mean, out),
+            Err(_) => simd.store_first(mean, out),
         }
     }
 }

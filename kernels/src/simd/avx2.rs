@@ -46,6 +46,10 @@ impl Simd for Avx2 {
             _mm256_blendv_ps(no.0, yes.0, _mm256_cmp_ps::<_CMP_LT_OQ>(a.0, b.0)),
             _mm256_blendv_ps(no.1, yes.1, _mm256_cmp_ps::<_CMP_LT_OQ>(a.1, b.1)),
         );
+        any_less(a: V, b: V) -> bool = {
+            let less = (_mm256_cmp_ps::<_CMP_LT_OQ>(a.0, b.0), _mm256_cmp_ps::<_CMP_LT_OQ>(a.1, b.1));
+            _mm256_movemask_ps(_mm256_or_ps(less.0, less.1)) != 0
+        };
         pow2(t: V) -> V = V(pow2(t.0), pow2(t.1));
     }
 }

@@ -68,6 +68,10 @@ impl Simd for Portable {
         lanes(|i| if a[i] < b[i] { yes[i] } else { no[i] })
     }
     #[inline(always)]
+    fn any_less(self, a: V, b: V) -> bool {
+        a.iter().zip(&b).any(|(a, b)| a < b)
+    }
+    #[inline(always)]
     fn pow2(self, t: V) -> V {
         lanes(|i| f32::from_bits((t[i].to_bits() << 23).wrapping_add(0x3f80_0000)))
     }
