@@ -30,6 +30,21 @@ fn the_cpu_conforms_in_bf16() {
 }
 
 #[test]
+fn the_cpu_conforms_with_stored_weights() {
+    conforms(Precision::Stored);
+}
+
+#[test]
+fn the_cpu_conforms_in_int8() {
+    conforms(Precision::Int8);
+}
+
+#[test]
+fn the_cpu_conforms_in_int4() {
+    conforms(Precision::Int4);
+}
+
+#[test]
 fn the_cpu_says_what_it_is() {
     let device = CpuDevice::new(CpuOptions {
         precision: Precision::Bf16,

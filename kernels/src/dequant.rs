@@ -86,7 +86,7 @@ fn q8_0(block: &[u8; 34], out: &mut [f32; 32]) {
 }
 
 /// The 6-bit scale and minimum of sub-block `j` of 8, out of the 12 bytes that hold them all.
-fn q4_k_scale_min(packed: &[u8], j: usize) -> (f32, f32) {
+pub(crate) fn q4_k_scale_min(packed: &[u8], j: usize) -> (f32, f32) {
     let (scale, min) = if j < 4 {
         (packed[j] & 63, packed[j + 4] & 63)
     } else {

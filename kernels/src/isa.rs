@@ -16,6 +16,8 @@ enum Level {
     #[cfg(target_arch = "x86_64")]
     Avx512,
     #[cfg(target_arch = "x86_64")]
+    Avx512Vnni,
+    #[cfg(target_arch = "x86_64")]
     Avx512Bf16,
 }
 
@@ -31,7 +33,9 @@ impl Isa {
         let mut all = vec![Isa(Level::Portable)];
         #[cfg(target_arch = "x86_64")]
         {
-            let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+            let avx2 = is_x86_feature_detected!("avx2")
+                && is_x86_feature_detected!("fma")
+                && is_x86_feature_detected!("f16c");
             let avx512 = avx2
                 && is_x86_feature_detected!("avx512f")
                 && is_x86_feature_detected!("avx512bw")
@@ -39,7 +43,9 @@ impl Isa {
                 && is_x86_feature_detected!("avx512dq");
             all.extend(avx2.then_some(Isa(Level::Avx2)));
             all.extend(avx512.then_some(Isa(Level::Avx512)));
-            let bf16 = avx512 && is_x86_feature_detected!("avx512bf16");
+            let vnni = avx512 && is_x86_feature_detected!("avx512vnni");
+            all.extend(vnni.then_some(Isa(Level::Avx512Vnni)));
+            let bf16 = vnni && is_x86_feature_detected!("avx512bf16");
             all.extend(bf16.then_some(Isa(Level::Avx512Bf16)));
         }
         all
@@ -54,6 +60,8 @@ impl Isa {
             #[cfg(target_arch = "x86_64")]
             Level::Avx512 => "AVX-512",
             #[cfg(target_arch = "x86_64")]
+            Level::Avx512Vnni => "AVX-512 VNNI",
+            #[cfg(target_arch = "x86_64")]
             Level::Avx512Bf16 => "AVX-512 BF16",
         }
     }
@@ -63,13 +71,16 @@ impl Isa {
     pub(crate) fn dispatch<K: Kernel>(self, kernel: K) -> K::Output {
         match self.0 {
             Level::Portable => kernel.run(portable::Portable),
-            // SAFETY: a value of this level is made only in `all`, after the machine was found to have AVX2 and FMA.
+            // SAFETY: a value of this level is made only in `all`, after the machine was found to have AVX2, FMA and F16C.
             #[cfg(target_arch = "x86_64")]
             Level::Avx2 => unsafe { avx2::run(kernel) },
             // SAFETY: likewise, AVX-512 F, BW, VL and DQ.
             #[cfg(target_arch = "x86_64")]
             Level::Avx512 => unsafe { avx512::run(kernel) },
-            // SAFETY: likewise, the same and AVX-512 BF16.
+            // SAFETY: likewise, the same and AVX-512 VNNI.
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512Vnni => unsafe { avx512::run_vnni(kernel) },
+            // SAFETY: likewise, the same and AVX-512 VNNI and BF16.
             #[cfg(target_arch = "x86_64")]
             Level::Avx512Bf16 => unsafe { avx512::run_bf16(kernel) },
         }

@@ -3,55 +3,24 @@
 
 use crate::aligned::{LANES, Line};
 use crate::disjoint::Disjoint;
-use crate::simd::{Bf16, Kernel};
-use crate::tile::{Bf16Element, Element, SingleElement, accumulate, panels_per_tile, with_rows};
-use crate::{Format, Machine, Matrix};
+use crate::int_tile::{Int4Panels, Int6Panels, Int8BlockPanels, Int8Panels};
+use crate::matrix::Panels;
+use crate::product::{Product, panels_per_tile};
+use crate::simd::{Int8, Kernel};
+use crate::tile::{Bf16Element, SingleElement, with_rows};
+use crate::{Format, Isa, Machine, Matrix, PreparedRows};
 
 /// Rows of one task: their prepared inputs stay in the second-level cache while the panels pass.
 const ROWS_PER_TASK: usize = 96;
 /// Panels of one register tile at most.
 const MAX_PANELS: usize = 4;
-/// Steps after which partial sums go to `out`, so that the panels in use stay in the second-level cache.
-const STEPS_PER_BLOCK: usize = 1024;
+/// Bytes of panels that all tiles of a task pass over before the next ones: they stay in the first-level cache.
+const BYTES_PER_BLOCK: usize = 24 * 1024;
 /// Bytes of weights worth a task of their own when there are few rows.
 const BYTES_PER_TASK: usize = 96 * 1024;
 
-/// Input rows as the register tile reads them; a buffer that is kept from call to call.
-#[derive(Default)]
-pub struct PreparedRows {
-    words: Vec<u32>,
-    row_words: usize,
-}
-
-impl PreparedRows {
-    /// Prepares the rows of `x`, each `cols` wide.
-    fn fill(&mut self, machine: &mut Machine, format: Format, x: &[f32], cols: usize) {
-        let isa = machine.isa;
-        self.row_words = isa.dispatch(RowWords { format, cols });
-        let row_words = self.row_words;
-        let len = x.len().checked_div(cols).unwrap_or(0) * row_words;
-        if self.words.len() < len {
-            self.words.resize(len, 0);
-        }
-        machine.for_rows(&mut self.words[..len], row_words, |first, words| {
-            let rows = words.len() / row_words;
-            let x = &x[first * cols..][..rows * cols];
-            isa.dispatch(Prepare {
-                format,
-                x,
-                cols,
-                words,
-                row_words,
-            });
-        });
-    }
-
-    fn row(&self, row: usize) -> &[u32] {
-        &self.words[row * self.row_words..][..self.row_words]
-    }
-}
-
-/// `out = x · weightᵀ + bias`: x is `[rows, inputs]`, out `[rows, outputs]`. With `Format::Bf16` x is rounded to bf16 first.
+/// `out = x · weightᵀ + bias`: x is `[rows, inputs]`, out `[rows, outputs]`. x is turned into what the weight's format is
+/// multiplied by (`Format::row_form`) first.
 ///
 /// # Panics
 /// When lengths do not fit together.
@@ -64,167 +33,141 @@ pub fn linear(
 ) {
     let rows = x.len().checked_div(weight.inputs()).unwrap_or(0);
     assert_eq!(x.len(), rows * weight.inputs(), "x of {rows} rows");
+    prepared.fill(machine, weight.row_form(), x, weight.inputs());
+    linear_prepared(machine, prepared, weight, out);
+}
+
+/// `linear` of rows that are prepared already.
+///
+/// # Panics
+/// When lengths do not fit together, or the rows were prepared for weights of another form.
+pub fn linear_prepared(
+    machine: &mut Machine,
+    x: &PreparedRows,
+    weight: Matrix<'_>,
+    out: &mut [f32],
+) {
+    let rows = x.rows();
+    assert!(
+        x.fits(weight.row_form(), weight.inputs()),
+        "rows prepared for other weights"
+    );
     assert_eq!(out.len(), rows * weight.outputs(), "out of {rows} rows");
-    prepared.fill(machine, weight.format(), x, weight.inputs());
     let isa = machine.isa;
-    let panel_bytes = weight.steps() * size_of::<Line>();
-    let groups = (BYTES_PER_TASK / (MAX_PANELS * panel_bytes).max(1)).max(1);
-    let panels_per_task = MAX_PANELS * if rows < ROWS_PER_TASK / 4 { groups } else { 1 };
-    let column_tasks = weight.panels().div_ceil(panels_per_task);
     let out = Disjoint::new(out);
-    machine
-        .pool
-        .run(column_tasks * rows.div_ceil(ROWS_PER_TASK), &|task| {
-            let first_row = task / column_tasks * ROWS_PER_TASK;
-            let first_panel = task % column_tasks * panels_per_task;
-            isa.dispatch(Block {
-                x: prepared,
-                weight,
-                first_row,
-                end_row: rows.min(first_row + ROWS_PER_TASK),
-                first_panel,
-                end_panel: weight.panels().min(first_panel + panels_per_task),
+    for panels in weight.runs() {
+        let cut = Cut::new(rows, &panels);
+        machine.pool.run(cut.tasks(), &|task| {
+            let block = Block {
+                isa,
+                x,
+                panels,
+                at: cut.rectangle(task),
                 out: &out,
-            });
+                outputs: weight.outputs(),
+            };
+            block.run();
         });
+    }
 }
 
-struct RowWords {
-    format: Format,
-    cols: usize,
+/// How the rows and panels are cut into tasks.
+struct Cut {
+    rows: usize,
+    panels: usize,
+    panels_per_task: usize,
 }
 
-impl Kernel for RowWords {
-    type Output = usize;
-    #[inline(always)]
-    fn run<S: Bf16>(self, _: S) -> usize {
-        match self.format {
-            Format::F32 => self.cols,
-            Format::Bf16 => self.cols.div_ceil(2) * S::PAIR_WORDS,
+impl Cut {
+    fn new(rows: usize, panels: &Panels<'_>) -> Self {
+        let panel_bytes = panels.panel_lines * size_of::<Line>();
+        let groups = (BYTES_PER_TASK / (MAX_PANELS * panel_bytes).max(1)).max(1);
+        let groups = if rows < ROWS_PER_TASK / 4 { groups } else { 1 };
+        Self {
+            rows,
+            panels: panels.count(),
+            panels_per_task: MAX_PANELS * groups,
+        }
+    }
+
+    fn tasks(&self) -> usize {
+        self.panels.div_ceil(self.panels_per_task) * self.rows.div_ceil(ROWS_PER_TASK)
+    }
+
+    fn rectangle(&self, task: usize) -> Rectangle {
+        let columns = self.panels.div_ceil(self.panels_per_task);
+        let first_row = task / columns * ROWS_PER_TASK;
+        let first_panel = task % columns * self.panels_per_task;
+        Rectangle {
+            first_row,
+            end_row: self.rows.min(first_row + ROWS_PER_TASK),
+            first_panel,
+            end_panel: self.panels.min(first_panel + self.panels_per_task),
         }
     }
 }
 
-struct Prepare<'a> {
-    format: Format,
-    x: &'a [f32],
-    cols: usize,
-    words: &'a mut [u32],
-    row_words: usize,
-}
-
-impl Kernel for Prepare<'_> {
-    type Output = ();
-    #[inline(always)]
-    fn run<S: Bf16>(self, simd: S) {
-        for (x, words) in self
-            .x
-            .chunks_exact(self.cols)
-            .zip(self.words.chunks_exact_mut(self.row_words))
-        {
-            match self.format {
-                Format::F32 => SingleElement::prepare(simd, x, words),
-                Format::Bf16 => Bf16Element::prepare(simd, x, words),
-            }
-        }
-    }
-}
-
-/// A rectangle of the output.
-struct Block<'a> {
-    x: &'a PreparedRows,
-    weight: Matrix<'a>,
+/// Rows and panels of one task.
+#[derive(Clone, Copy)]
+struct Rectangle {
     first_row: usize,
     end_row: usize,
     first_panel: usize,
     end_panel: usize,
-    out: &'a Disjoint<'a, f32>,
 }
 
-impl Kernel for Block<'_> {
-    type Output = ();
-    #[inline(always)]
-    fn run<S: Bf16>(self, simd: S) {
-        match self.weight.format() {
-            Format::F32 => self.all::<S, SingleElement>(simd),
-            Format::Bf16 => self.all::<S, Bf16Element>(simd),
-        }
-    }
+/// A rectangle of the output.
+struct Block<'a> {
+    isa: Isa,
+    x: &'a PreparedRows,
+    panels: Panels<'a>,
+    at: Rectangle,
+    out: &'a Disjoint<'a, f32>,
+    /// Width of a row of `out`.
+    outputs: usize,
 }
 
 impl Block<'_> {
-    #[inline(always)]
-    fn all<S: Bf16, E: Element<S>>(&self, simd: S) {
-        let wide = panels_per_tile::<S>(self.end_row - self.first_row);
-        let mut panel = self.first_panel;
-        while panel < self.end_panel {
+    fn run(&self) {
+        let shape = self.isa.dispatch(ShapeOf(self.panels.format));
+        let rows = self.at.end_row - self.at.first_row;
+        let wide = panels_per_tile(rows, shape.panels);
+        let mut panel = self.at.first_panel;
+        while panel < self.at.end_panel {
             panel += match wide {
-                _ if self.end_panel - panel < wide => self.columns::<S, E, 1>(simd, panel),
-                4 => self.columns::<S, E, 4>(simd, panel),
-                2 => self.columns::<S, E, 2>(simd, panel),
-                _ => self.columns::<S, E, 1>(simd, panel),
+                _ if self.at.end_panel - panel < wide => self.columns::<1>(shape, panel),
+                4 => self.columns::<4>(shape, panel),
+                2 => self.columns::<2>(shape, panel),
+                _ => self.columns::<1>(shape, panel),
             };
         }
     }
 
     /// All rows of the panels `panel .. panel + P`; returns P.
-    #[inline(always)]
-    fn columns<S: Bf16, E: Element<S>, const P: usize>(&self, simd: S, panel: usize) -> usize {
-        let rows = self.end_row - self.first_row;
+    fn columns<const P: usize>(&self, shape: Shape, panel: usize) -> usize {
+        let rows = self.at.end_row - self.at.first_row;
         // Panels of a lone row are wider than others, so its tile stays a lone row.
-        let tiles = rows.div_ceil(S::TILE.0);
-        let steps = self.weight.steps();
-        for first_step in (0..steps.max(1)).step_by(STEPS_PER_BLOCK) {
-            let end_step = steps.min(first_step + STEPS_PER_BLOCK);
-            let mut row = self.first_row;
+        let tiles = rows.div_ceil(shape.rows);
+        let units = self.panels.panel_lines.div_ceil(shape.unit_lines).max(1);
+        let fit = BYTES_PER_BLOCK / (P * shape.unit_lines * size_of::<Line>());
+        let block = if tiles > 1 { fit.max(1) } else { units };
+        for first_unit in (0..units).step_by(block) {
+            let mut row = self.at.first_row;
             for tile in 0..tiles {
                 // Rows are shared out evenly, so that no tile is left with a thin rest.
-                let tile_rows = (self.end_row - row).div_ceil(tiles - tile);
+                let tile_rows = (self.at.end_row - row).div_ceil(tiles - tile);
                 let at = TileAt {
                     row,
                     panel,
-                    first_step,
-                    end_step,
+                    first_unit,
+                    end_unit: units.min(first_unit + block),
+                    last: first_unit + block >= units,
                 };
-                with_rows!(tile_rows, R => self.tile::<S, E, R, P>(simd, at));
+                with_rows!(tile_rows, R => self.isa.dispatch(Tile::<R, P> { block: self, at }));
                 row += tile_rows;
             }
         }
         P
-    }
-
-    #[inline(always)]
-    fn tile<S: Bf16, E: Element<S>, const R: usize, const P: usize>(&self, simd: S, at: TileAt) {
-        let mut panels: [&[Line]; P] = [&[]; P];
-        for (p, lines) in panels.iter_mut().enumerate() {
-            *lines = &self.weight.panel(at.panel + p)[at.first_step..at.end_step];
-        }
-        let mut x: [&[u32]; R] = [&[]; R];
-        for (r, words) in x.iter_mut().enumerate() {
-            *words = &self.x.row(at.row + r)[at.first_step * E::WORDS..];
-        }
-        let mut sums = [[simd.splat(0.0); P]; R];
-        for (r, sums) in sums.iter_mut().enumerate() {
-            for (p, sum) in sums.iter_mut().enumerate() {
-                *sum = if at.first_step == 0 {
-                    simd.load(self.weight.panel_bias(at.panel + p))
-                } else {
-                    // SAFETY: the block owns these outputs; the part ends with the load.
-                    simd.load_padded(unsafe { self.out_lanes(at.row + r, at.panel + p) }, 0.0)
-                };
-            }
-        }
-        accumulate::<S, E, R, P>(simd, &x, &panels, &mut sums);
-        for (r, sums) in sums.iter().enumerate() {
-            for (p, sum) in sums.iter().enumerate() {
-                // SAFETY: the block owns these outputs; the part ends with the store.
-                let out = unsafe { self.out_lanes(at.row + r, at.panel + p) };
-                match <&mut [f32; LANES]>::try_from(&mut *out) {
-                    Ok(out) => simd.store(*sum, out),
-                    Err(_) => simd.store_first(*sum, out),
-                }
-            }
-        }
     }
 
     /// The outputs of one row and panel of this block.
@@ -234,10 +177,43 @@ impl Block<'_> {
     #[inline(always)]
     #[allow(clippy::mut_from_ref)]
     unsafe fn out_lanes(&self, row: usize, panel: usize) -> &mut [f32] {
-        let outputs = self.weight.outputs();
-        let width = LANES.min(outputs - panel * LANES);
+        let width = LANES.min(self.panels.outputs - panel * LANES);
+        let first = self.panels.first_output + panel * LANES;
         // SAFETY: the caller's promise.
-        unsafe { self.out.part(row * outputs + panel * LANES, width) }
+        unsafe { self.out.part(row * self.outputs + first, width) }
+    }
+}
+
+/// Shape of the largest register tile of a format.
+#[derive(Clone, Copy)]
+struct Shape {
+    rows: usize,
+    panels: usize,
+    unit_lines: usize,
+}
+
+struct ShapeOf(Format);
+
+impl Kernel for ShapeOf {
+    type Output = Shape;
+    #[inline(always)]
+    fn run<S: Int8>(self, _: S) -> Shape {
+        match self.0 {
+            Format::F32 => shape::<S, SingleElement>(),
+            Format::Bf16 => shape::<S, Bf16Element>(),
+            Format::Int8 => shape::<S, Int8Panels>(),
+            Format::Int8Blocks => shape::<S, Int8BlockPanels>(),
+            Format::Int6 => shape::<S, Int6Panels>(),
+            Format::Int4 => shape::<S, Int4Panels>(),
+        }
+    }
+}
+
+const fn shape<S: Int8, M: Product<S>>() -> Shape {
+    Shape {
+        rows: M::TILE.0,
+        panels: M::TILE.1,
+        unit_lines: M::UNIT_LINES,
     }
 }
 
@@ -246,6 +222,82 @@ impl Block<'_> {
 struct TileAt {
     row: usize,
     panel: usize,
-    first_step: usize,
-    end_step: usize,
+    first_unit: usize,
+    end_unit: usize,
+    /// Whether the sums end here.
+    last: bool,
 }
+
+/// A register tile of R rows and P panels. Each shape is compiled by itself: together they would be a function that takes minutes.
+struct Tile<'a, const R: usize, const P: usize> {
+    block: &'a Block<'a>,
+    at: TileAt,
+}
+
+impl<const R: usize, const P: usize> Kernel for Tile<'_, R, P> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Int8>(self, simd: S) {
+        match self.block.panels.format {
+            Format::F32 => self.compute::<S, SingleElement>(simd),
+            Format::Bf16 => self.compute::<S, Bf16Element>(simd),
+            Format::Int8 => self.compute::<S, Int8Panels>(simd),
+            Format::Int8Blocks => self.compute::<S, Int8BlockPanels>(simd),
+            Format::Int6 => self.compute::<S, Int6Panels>(simd),
+            Format::Int4 => self.compute::<S, Int4Panels>(simd),
+        }
+    }
+}
+
+impl<const R: usize, const P: usize> Tile<'_, R, P> {
+    #[inline(always)]
+    fn compute<S: Int8, M: Product<S>>(&self, simd: S) {
+        // Known at compile time: shapes that an instruction set does not use cost no code.
+        assert!(
+            R <= M::TILE.0 && (P == 1 || P == panels_per_tile(R, M::TILE.1)),
+            "shape of a tile"
+        );
+        let (block, at) = (self.block, self.at);
+        let first_line = at.first_unit * M::UNIT_LINES;
+        let end_line = block.panels.panel_lines.min(at.end_unit * M::UNIT_LINES);
+        let mut panels: [&[Line]; P] = [&[]; P];
+        for (p, lines) in panels.iter_mut().enumerate() {
+            *lines = &block.panels.panel(at.panel + p)[first_line..end_line];
+        }
+        let mut x: [&[u32]; R] = [&[]; R];
+        for (r, words) in x.iter_mut().enumerate() {
+            *words = &block.x.row(at.row + r)[at.first_unit * M::UNIT_WORDS..];
+        }
+        let mut sums = [[simd.splat(0.0); P]; R];
+        for (r, sums) in sums.iter_mut().enumerate() {
+            for (p, sum) in sums.iter_mut().enumerate() {
+                if at.first_unit > 0 {
+                    // SAFETY: the block owns these outputs; the part ends with the load.
+                    let out = unsafe { block.out_lanes(at.row + r, at.panel + p) };
+                    *sum = simd.load_padded(out, 0.0);
+                } else if !M::FACTORS {
+                    *sum = simd.load(block.panels.bias(at.panel + p));
+                }
+            }
+        }
+        M::accumulate::<R, P>(simd, &x, &panels, &mut sums);
+        for (r, sums) in sums.iter().enumerate() {
+            for (p, sum) in sums.iter().enumerate() {
+                let mut sum = *sum;
+                if M::FACTORS && at.last {
+                    let factors = simd.load(block.panels.factors(at.panel + p));
+                    sum = simd.mul_add(sum, factors, simd.load(block.panels.bias(at.panel + p)));
+                }
+                // SAFETY: the block owns these outputs; the part ends with the store.
+                let out = unsafe { block.out_lanes(at.row + r, at.panel + p) };
+                match <&mut [f32; LANES]>::try_from(&mut *out) {
+                    Ok(out) => simd.store(sum, out),
+                    Err(_) => simd.store_first(sum, out),
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

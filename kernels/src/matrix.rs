@@ -1,31 +1,12 @@
-//! Packed weight matrices: where they are kept, and the view that kernels read. How they are packed stands in `pack`.
+//! Packed weight matrices: where they are kept, and the views that kernels read. How they are packed stands in `pack`.
 //!
-//! A matrix `[outputs, inputs]` lies in panels: panel p holds outputs `16 p ..`, one line per step of inputs (one input in f32,
-//! a pair in bf16), zero where the matrix ends.
+//! A matrix `[outputs, inputs]` lies in runs of panels, one run for each format in it: a panel holds sixteen outputs, line by
+//! line along the inputs.
 
 use crate::aligned::{AlignedLines, LANES, Line};
-use crate::pack::pack;
-use crate::{Dtype, Machine};
+use crate::pack::{pack, read_lane};
+use crate::{Dtype, Format, Machine, RowForm};
 use std::io;
-
-/// What numbers are held and multiplied as.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// f32.
-    F32,
-    /// bf16; sums are f32.
-    Bf16,
-}
-
-impl Format {
-    /// Inputs that one line of a panel covers.
-    pub(crate) const fn inputs_per_line(self) -> usize {
-        match self {
-            Format::F32 => 1,
-            Format::Bf16 => 2,
-        }
-    }
-}
 
 /// A stored matrix, row-major.
 #[derive(Clone, Copy, Debug)]
@@ -59,32 +40,41 @@ struct Area {
 }
 
 struct Stored {
-    format: Format,
     outputs: usize,
     inputs: usize,
+    runs: Vec<Run>,
+}
+
+/// Neighbouring outputs that are held in one format.
+struct Run {
+    format: Format,
+    first_output: usize,
+    outputs: usize,
     area: usize,
     first_line: usize,
+    /// One per output, padded to whole panels; zeros when there is none.
     bias: Vec<f32>,
+    /// Likewise, of a format with a factor per output; else empty.
+    factors: Vec<f32>,
 }
 
 /// Lines of an area (64 MiB), unless one matrix needs more. What is not used is never touched.
 const AREA_LINES: usize = 1 << 20;
 
 impl MatrixStore {
-    /// Bytes that a matrix takes once packed, its bias aside.
+    /// Bytes that a matrix takes once packed, biases and factors per output aside.
     pub fn bytes(format: Format, outputs: usize, inputs: usize) -> u64 {
-        let lines =
-            outputs.div_ceil(LANES) as u64 * inputs.div_ceil(format.inputs_per_line()) as u64;
+        let lines = outputs.div_ceil(LANES) as u64 * format.panel_lines(inputs) as u64;
         lines * size_of::<Line>() as u64
     }
 
-    /// Packs `parts`, stacked along the outputs. `bias` holds one value per output or is empty.
+    /// Packs `parts`, stacked along the outputs, in one format. `bias` holds one value per output or is empty.
     ///
     /// # Errors
     /// When the system gives no memory.
     ///
     /// # Panics
-    /// When lengths do not fit together or a `row_order` leads out of its part.
+    /// When lengths do not fit together, a `row_order` leads out of its part, or the format cannot hold a part.
     pub fn pack(
         &mut self,
         machine: &mut Machine,
@@ -93,35 +83,80 @@ impl MatrixStore {
         parts: &[Source<'_>],
         bias: &[f32],
     ) -> io::Result<MatrixId> {
-        let outputs: usize = parts.iter().map(|part| part.rows).sum();
+        let parts: Vec<_> = parts.iter().map(|part| (format, *part)).collect();
+        self.pack_mixed(machine, inputs, &parts, bias)
+    }
+
+    /// Like `pack`, each part in a format of its own. All have the same `row_form`.
+    ///
+    /// # Errors
+    /// When the system gives no memory.
+    ///
+    /// # Panics
+    /// As `pack`, and when the formats are multiplied by different forms of rows.
+    pub fn pack_mixed(
+        &mut self,
+        machine: &mut Machine,
+        inputs: usize,
+        parts: &[(Format, Source<'_>)],
+        bias: &[f32],
+    ) -> io::Result<MatrixId> {
+        let outputs: usize = parts.iter().map(|(_, part)| part.rows).sum();
         assert!(
             bias.is_empty() || bias.len() == outputs,
             "one bias per output"
         );
+        let mut runs: Vec<Run> = Vec::new();
+        let mut first_output = 0;
+        for parts in parts.chunk_by(|a, b| a.0 == b.0) {
+            let format = parts[0].0;
+            assert!(
+                runs.iter()
+                    .all(|run| run.format.row_form() == format.row_form()),
+                "one form of rows for a matrix"
+            );
+            let sources: Vec<_> = parts.iter().map(|(_, part)| *part).collect();
+            let mut run = self.pack_run(machine, format, inputs, &sources)?;
+            run.first_output = first_output;
+            if !bias.is_empty() {
+                run.bias[..run.outputs].copy_from_slice(&bias[first_output..][..run.outputs]);
+            }
+            first_output += run.outputs;
+            runs.push(run);
+        }
+        self.matrices.push(Stored {
+            outputs,
+            inputs,
+            runs,
+        });
+        Ok(MatrixId(self.matrices.len() - 1))
+    }
+
+    fn pack_run(
+        &mut self,
+        machine: &mut Machine,
+        format: Format,
+        inputs: usize,
+        parts: &[Source<'_>],
+    ) -> io::Result<Run> {
+        let outputs: usize = parts.iter().map(|part| part.rows).sum();
         let panels = outputs.div_ceil(LANES);
-        let lines = panels * inputs.div_ceil(format.inputs_per_line());
+        let lines = panels * format.panel_lines(inputs);
         let area = self.area_with(lines)?;
         let Area { memory, used } = &mut self.areas[area];
         let first_line = *used;
-        pack(
-            machine,
-            format,
-            inputs,
-            parts,
-            &mut memory.lines_mut()[first_line..][..lines],
-        );
+        let to = &mut memory.lines_mut()[first_line..][..lines];
+        let factors = pack(machine, format, inputs, parts, to);
         *used += lines;
-        let mut padded = vec![0.0; panels * LANES];
-        padded[..bias.len()].copy_from_slice(bias);
-        self.matrices.push(Stored {
+        Ok(Run {
             format,
+            first_output: 0,
             outputs,
-            inputs,
             area,
             first_line,
-            bias: padded,
-        });
-        Ok(MatrixId(self.matrices.len() - 1))
+            bias: vec![0.0; panels * LANES],
+            factors,
+        })
     }
 
     /// The index of an area with room for `lines` more.
@@ -140,18 +175,9 @@ impl MatrixStore {
     /// # Panics
     /// When the id is another store's and names nothing here.
     pub fn get(&self, id: MatrixId) -> Matrix<'_> {
-        let stored = &self.matrices[id.0];
-        let (format, outputs, inputs) = (stored.format, stored.outputs, stored.inputs);
-        let steps = inputs.div_ceil(format.inputs_per_line());
-        let lines = &self.areas[stored.area].memory.lines()[stored.first_line..];
-        let lines = &lines[..outputs.div_ceil(LANES) * steps];
         Matrix {
-            format,
-            outputs,
-            inputs,
-            steps,
-            lines,
-            bias: &stored.bias,
+            stored: &self.matrices[id.0],
+            areas: &self.areas,
         }
     }
 }
@@ -159,50 +185,49 @@ impl MatrixStore {
 /// A packed matrix.
 #[derive(Clone, Copy)]
 pub struct Matrix<'a> {
-    format: Format,
-    outputs: usize,
-    inputs: usize,
-    /// Lines per panel.
-    steps: usize,
-    lines: &'a [Line],
-    /// One per output, padded to whole panels; zeros when there is none.
-    bias: &'a [f32],
+    stored: &'a Stored,
+    areas: &'a [Area],
 }
 
 impl<'a> Matrix<'a> {
-    /// What its numbers are held as.
-    pub fn format(&self) -> Format {
-        self.format
+    /// What rows are turned into to be multiplied by it.
+    pub fn row_form(&self) -> RowForm {
+        let first = self.stored.runs.first();
+        first.map_or(RowForm::F32, |run| run.format.row_form())
     }
 
     /// Outputs (rows of the matrix).
     pub fn outputs(&self) -> usize {
-        self.outputs
+        self.stored.outputs
     }
 
     /// Inputs (columns of the matrix).
     pub fn inputs(&self) -> usize {
-        self.inputs
+        self.stored.inputs
     }
 
-    /// Lines per panel.
-    pub(crate) fn steps(&self) -> usize {
-        self.steps
+    /// Bytes that are read to multiply by it.
+    pub fn bytes(&self) -> u64 {
+        let runs = self.runs();
+        runs.map(|run| size_of_val(run.lines) as u64).sum()
     }
 
-    pub(crate) fn panels(&self) -> usize {
-        self.outputs.div_ceil(LANES)
-    }
-
-    #[inline(always)]
-    pub(crate) fn panel(&self, panel: usize) -> &'a [Line] {
-        &self.lines[panel * self.steps..][..self.steps]
-    }
-
-    /// The biases of a panel.
-    #[inline(always)]
-    pub(crate) fn panel_bias(&self, panel: usize) -> &'a [f32; LANES] {
-        &self.bias.as_chunks().0[panel]
+    /// Its panels, format by format.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = Panels<'a>> + use<'a> {
+        let (areas, inputs) = (self.areas, self.stored.inputs);
+        self.stored.runs.iter().map(move |run| {
+            let panel_lines = run.format.panel_lines(inputs);
+            let lines = run.outputs.div_ceil(LANES) * panel_lines;
+            Panels {
+                format: run.format,
+                first_output: run.first_output,
+                outputs: run.outputs,
+                panel_lines,
+                lines: &areas[run.area].memory.lines()[run.first_line..][..lines],
+                bias: &run.bias,
+                factors: &run.factors,
+            }
+        })
     }
 
     /// Writes row `row` of the matrix to `out`.
@@ -210,23 +235,51 @@ impl<'a> Matrix<'a> {
     /// # Panics
     /// When there is no such row or `out` is not `inputs` wide.
     pub fn read_row(&self, row: usize, out: &mut [f32]) {
-        assert!(row < self.outputs, "row {row} of {}", self.outputs);
-        assert_eq!(out.len(), self.inputs, "width of a row");
-        let (panel, lane) = (self.panel(row / LANES), row % LANES);
-        match self.format {
-            Format::F32 => {
-                for (o, line) in out.iter_mut().zip(panel) {
-                    *o = f32::from_bits(line[lane]);
-                }
-            }
-            Format::Bf16 => {
-                for (pair, line) in out.chunks_mut(2).zip(panel) {
-                    pair[0] = f32::from_bits(line[lane] << 16);
-                    if let Some(second) = pair.get_mut(1) {
-                        *second = f32::from_bits(line[lane] & 0xffff_0000);
-                    }
-                }
-            }
-        }
+        assert!(row < self.outputs(), "row {row} of {}", self.outputs());
+        assert_eq!(out.len(), self.inputs(), "width of a row");
+        let run = self
+            .runs()
+            .find(|run| row < run.first_output + run.outputs)
+            .expect("invariant: runs cover the outputs");
+        let row = row - run.first_output;
+        let factor = run.factors.get(row).copied().unwrap_or(1.0);
+        read_lane(run.format, run.panel(row / LANES), row % LANES, factor, out);
+    }
+}
+
+/// Panels of one format.
+#[derive(Clone, Copy)]
+pub(crate) struct Panels<'a> {
+    pub format: Format,
+    /// The output that the first lane of the first panel is.
+    pub first_output: usize,
+    pub outputs: usize,
+    /// Lines per panel.
+    pub panel_lines: usize,
+    lines: &'a [Line],
+    bias: &'a [f32],
+    factors: &'a [f32],
+}
+
+impl<'a> Panels<'a> {
+    pub(crate) fn count(&self) -> usize {
+        self.outputs.div_ceil(LANES)
+    }
+
+    #[inline(always)]
+    pub(crate) fn panel(&self, panel: usize) -> &'a [Line] {
+        &self.lines[panel * self.panel_lines..][..self.panel_lines]
+    }
+
+    /// The biases of a panel.
+    #[inline(always)]
+    pub(crate) fn bias(&self, panel: usize) -> &'a [f32; LANES] {
+        &self.bias.as_chunks().0[panel]
+    }
+
+    /// The factors of a panel, of a format that has them.
+    #[inline(always)]
+    pub(crate) fn factors(&self, panel: usize) -> &'a [f32; LANES] {
+        &self.factors.as_chunks().0[panel]
     }
 }

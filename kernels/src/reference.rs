@@ -16,6 +16,24 @@ pub fn linear(x: &[f32], weight: &[f32], inputs: usize, bias: &[f32]) -> Vec<f32
     .collect()
 }
 
+/// Rows as they are multiplied by integer weights: each 128 inputs rounded (ties to even) to multiples of a 127th of the largest.
+pub fn rounded_to_int8(x: &[f32], inputs: usize) -> Vec<f32> {
+    let rows = x.chunks_exact(inputs);
+    rows.flat_map(|row| row.chunks(128))
+        .flat_map(|chunk| {
+            let largest = chunk.iter().fold(0.0f32, |largest, x| largest.max(x.abs()));
+            let (scale, inverse) = if largest > 1e-30 {
+                (largest / 127.0, 127.0 / largest)
+            } else {
+                (0.0, 0.0)
+            };
+            chunk
+                .iter()
+                .map(move |x| (x * inverse).round_ties_even() * scale)
+        })
+        .collect()
+}
+
 /// `x[r] / rms(x[r]) * weight`.
 pub fn rms_norm(x: &[f32], weight: &[f32], eps: f32) -> Vec<f32> {
     let rows = x.chunks_exact(weight.len());

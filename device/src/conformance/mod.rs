@@ -7,6 +7,7 @@ mod numbers;
 mod refusals;
 mod rowwise;
 mod session;
+mod stored;
 
 use crate::{Device, Precision};
 
@@ -22,6 +23,9 @@ pub fn check(precision: Precision, makes: &[Make<'_>]) {
     matrices::check(precision, makes);
     rowwise::check(precision, makes);
     attention::check(precision, makes);
+    if precision == Precision::Stored {
+        stored::check(makes);
+    }
     for make in makes {
         refusals::check(make().as_mut());
     }

@@ -1,6 +1,7 @@
 //! Test numbers: seeded, rounded as a precision holds them, and compared with the largest difference named.
 
 use crate::Precision;
+use ropeteam_kernels::reference;
 
 /// A small generator (splitmix64), so that the suite needs nothing else and every run is alike.
 pub(super) struct Random(pub u64);
@@ -36,11 +37,19 @@ impl Random {
     }
 }
 
-/// The numbers as a device of this precision multiplies them.
+/// The numbers as a device of this precision holds KV.
 pub(super) fn rounded(precision: Precision, x: &[f32]) -> Vec<f32> {
     match precision {
         Precision::F32 => x.to_vec(),
         _ => x.iter().map(|x| to_bf16(*x)).collect(),
+    }
+}
+
+/// Rows of `cols` numbers as a device of this precision multiplies them with weights that are loaded as floats.
+pub(super) fn rounded_rows(precision: Precision, x: &[f32], cols: usize) -> Vec<f32> {
+    match precision {
+        Precision::Int8 | Precision::Int4 => reference::rounded_to_int8(x, cols),
+        Precision::F32 | Precision::Bf16 | Precision::Stored => rounded(precision, x),
     }
 }
 

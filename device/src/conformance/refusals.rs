@@ -18,6 +18,7 @@ fn refused<T>(what: &str, outcome: Result<T, DeviceError>) {
 
 pub(super) fn check(device: &mut dyn Device) {
     loads(device);
+    factors(device);
     let numbers = bytes(&[0.5; 12]);
     let table = device
         .load_embedding(&view(&numbers, 4, 3), false)
@@ -71,6 +72,24 @@ fn loads(device: &mut dyn Device) {
     );
     ordered.row_order = Some(&[0, 1, 2]);
     refused("a short order", device.load_linear(&[ordered], &[]));
+}
+
+/// Factors belong to rows of int8, one to each.
+fn factors(device: &mut dyn Device) {
+    let numbers = [7u8; 12];
+    let mut part = view(&numbers, 4, 3);
+    part.dtype = Dtype::I8;
+    refused("int8 without factors", device.load_linear(&[part], &[]));
+    part.scales = Some(&[0.5; 3]);
+    refused("too few factors", device.load_embedding(&part, false));
+    part.scales = Some(&[0.5; 4]);
+    device.load_linear(&[part], &[]).expect("rows of int8");
+    part.bytes = &numbers[..11];
+    refused("int8 short of the shape", device.load_linear(&[part], &[]));
+    let numbers = bytes(&[0.5; 12]);
+    let mut part = view(&numbers, 4, 3);
+    part.scales = Some(&[0.5; 4]);
+    refused("factors of floats", device.load_linear(&[part], &[]));
 }
 
 fn operators(device: &mut dyn Device, [table, weight, vector]: [Weight; 3], [x, y]: [Act; 2]) {

@@ -20,9 +20,12 @@ pub(super) fn check(precision: Precision, makes: &[Make<'_>]) {
                 silu_mul(&mut session, rows, cols);
             }
         }
-        let mut session = Session::new(make(), precision, 5);
-        extremes(&mut session);
-        argmax(&mut session);
+        // Infinities and NaN come in by embedding, and integers do not hold those.
+        if !matches!(precision, Precision::Int8 | Precision::Int4) {
+            let mut session = Session::new(make(), precision, 5);
+            extremes(&mut session);
+            argmax(&mut session);
+        }
     }
 }
 
@@ -32,6 +35,12 @@ fn norms(session: &mut Session, rows: usize, cols: usize) {
     let (x, x_held) = session.filled(&values, cols);
     let values = session.random.numbers(rows * cols);
     let (residual, residual_held) = session.filled(&values, cols);
+    let as_before = session.alloc(rows, cols);
+    let all: Vec<u32> = (0..rows as u32).collect();
+    session
+        .device
+        .take_rows(residual, &all, as_before)
+        .expect("take_rows");
     let weight_values = session.random.numbers(cols);
     let weight = session.vector(&weight_values);
     let out = session.alloc(rows, cols);
@@ -67,7 +76,7 @@ fn norms(session: &mut Session, rows: usize, cols: usize) {
         &x_held,
     );
 
-    let (residual, _) = session.filled(&residual_held, cols);
+    let residual = as_before;
     session
         .device
         .add_rms_norm(x, residual, weight, EPS, rows, x)

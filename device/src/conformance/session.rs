@@ -36,21 +36,36 @@ impl Session {
 
     /// An activation holding `values` as nearly as embeddings of this precision can bring them there, and what it holds.
     ///
-    /// The trait uploads weights, not activations, so the values come as the sum of two tables.
+    /// The trait uploads weights, not activations, so the values come as the sum of some tables.
     pub(super) fn filled(&mut self, values: &[f32], cols: usize) -> (Act, Vec<f32>) {
+        let tables = match self.precision {
+            Precision::F32 | Precision::Bf16 | Precision::Stored => 2,
+            Precision::Int8 => 3,
+            Precision::Int4 => 5,
+        };
         let rows = values.len() / cols;
         let (act, rest) = (self.alloc(rows, cols), self.alloc(rows, cols));
         self.embed_all(values, cols, act);
-        let held = self.read(act, rows);
-        let missing: Vec<f32> = values
-            .iter()
-            .zip(&held)
-            .map(|(wanted, held)| wanted - held)
-            .collect();
-        self.embed_all(&missing, cols, rest);
-        self.device.add(act, rest, rows).expect("add");
+        for _ in 1..tables {
+            let held = self.read(act, rows);
+            let missing: Vec<f32> = values
+                .iter()
+                .zip(&held)
+                .map(|(wanted, held)| wanted - held)
+                .collect();
+            self.embed_all(&missing, cols, rest);
+            self.device.add(act, rest, rows).expect("add");
+        }
         let held = self.read(act, rows);
         (act, held)
+    }
+
+    /// Rows of `values` as an embedding table of this precision gives them back.
+    pub(super) fn embedded(&mut self, values: &[f32], cols: usize) -> Vec<f32> {
+        let rows = values.len() / cols;
+        let act = self.alloc(rows, cols);
+        self.embed_all(values, cols, act);
+        self.read(act, rows)
     }
 
     pub(super) fn embed_all(&mut self, values: &[f32], cols: usize, act: Act) {

@@ -94,20 +94,18 @@ impl Weights {
         ensure(bias.is_empty() || bias.len() == outputs, op, || {
             format!("{} bias values for {outputs} outputs", bias.len())
         })?;
-        let format = format_of(precision);
-        let bytes = MatrixStore::bytes(format, outputs, inputs);
+        let formats = formats_of(precision, parts);
+        let sizes = formats.iter().zip(parts);
+        let bytes = sizes
+            .map(|(format, part)| MatrixStore::bytes(*format, part.shape[0], inputs))
+            .sum();
         ensure_free("weights", bytes)?;
-        let sources: Vec<_> = parts
+        let sources: Vec<_> = formats
             .iter()
-            .map(|part| Source {
-                dtype: part.dtype,
-                rows: part.shape[0],
-                bytes: part.bytes,
-                row_order: part.row_order,
-                scales: part.scales,
-            })
+            .zip(parts)
+            .map(|(format, part)| (*format, source(part)))
             .collect();
-        let packed = self.store.pack(machine, format, inputs, &sources, bias);
+        let packed = self.store.pack_mixed(machine, inputs, &sources, bias);
         packed.map_err(|_| out_of_memory("weights", bytes))
     }
 
@@ -166,11 +164,45 @@ impl Weights {
     }
 }
 
-/// What a weight of this precision is held as.
-fn format_of(precision: Precision) -> Format {
-    match precision {
+fn source<'a>(view: &TensorView<'a>) -> Source<'a> {
+    Source {
+        dtype: view.dtype,
+        rows: view.shape[0],
+        bytes: view.bytes,
+        row_order: view.row_order,
+        scales: view.scales,
+    }
+}
+
+/// What each part of a matrix is held as.
+fn formats_of(precision: Precision, parts: &[TensorView<'_>]) -> Vec<Format> {
+    let one = match precision {
         Precision::F32 => Format::F32,
-        _ => Format::Bf16,
+        Precision::Bf16 => Format::Bf16,
+        Precision::Int8 => Format::Int8,
+        Precision::Int4 => Format::Int4,
+        Precision::Stored => {
+            let formats = parts.iter().map(|part| stored_format(part.dtype));
+            let formats: Vec<_> = formats.collect();
+            // All parts are multiplied by the same rows: quantised weights beside floats are widened to theirs.
+            if formats.contains(&Format::Bf16) {
+                Format::Bf16
+            } else {
+                return formats;
+            }
+        }
+    };
+    vec![one; parts.len()]
+}
+
+/// The format that holds a dtype with all its bits: floats of 32 and 16 bits apart, which are rounded to bf16.
+fn stored_format(dtype: Dtype) -> Format {
+    match dtype {
+        Dtype::F32 | Dtype::F16 | Dtype::BF16 => Format::Bf16,
+        Dtype::I8 => Format::Int8,
+        Dtype::Q8_0 => Format::Int8Blocks,
+        Dtype::Q6_K => Format::Int6,
+        Dtype::Q4_0 | Dtype::Q4_1 | Dtype::Q4_K => Format::Int4,
     }
 }
 

@@ -1,19 +1,19 @@
-//! Sixteen lanes as two 256-bit registers, with AVX2 and FMA.
+//! Sixteen lanes as two 256-bit registers, with AVX2, FMA and F16C.
 
-use super::{Bf16, Simd, by_intrinsics};
+use super::{Bf16, Int8, Simd, by_intrinsics, widened_quads};
 use crate::aligned::{LANES, Line};
 use crate::simd::Kernel;
 use std::arch::x86_64::*;
 
-/// The permission to use AVX2 and FMA.
+/// The permission to use AVX2, FMA and F16C.
 #[derive(Clone, Copy)]
 pub(crate) struct Avx2(());
 
-/// Runs `kernel`, compiled for AVX2 and FMA.
+/// Runs `kernel`, compiled for AVX2, FMA and F16C.
 ///
 /// # Safety
-/// The machine has both.
-#[target_feature(enable = "avx2,fma")]
+/// The machine has all three.
+#[target_feature(enable = "avx2,fma,f16c")]
 pub(crate) unsafe fn run<K: Kernel>(kernel: K) -> K::Output {
     kernel.run(Avx2(()))
 }
@@ -86,6 +86,87 @@ impl Bf16 for Avx2 {
     #[inline(always)]
     fn dot(self, x: (V, V), w: (V, V), acc: V) -> V {
         self.mul_add(x.1, w.1, self.mul_add(x.0, w.0, acc))
+    }
+}
+
+/// Sixty-four bytes or sixteen i32, likewise.
+#[derive(Clone, Copy)]
+pub(crate) struct Words(__m256i, __m256i);
+
+impl Int8 for Avx2 {
+    type I = Words;
+    type Q = (__m256i, __m256i);
+    type B = Words;
+    /// Inputs 0 and 2 of each quad as i16, and inputs 1 and 3.
+    type U = (Words, Words);
+    const QUAD_WORDS: usize = 2;
+    const INT_TILE: (usize, usize) = (4, 1);
+
+    #[inline(always)]
+    fn prepare_quads(self, whole: V, out: &mut [u32]) {
+        widened_quads(&self.to_array(whole), out);
+    }
+    #[inline(always)]
+    fn quad(self, words: &[u32]) -> Self::Q {
+        let (even, odd) = (words[0] as i32, words[1] as i32);
+        // SAFETY: `self` exists only where `Isa` found AVX2.
+        unsafe { (_mm256_set1_epi32(even), _mm256_set1_epi32(odd)) }
+    }
+    by_intrinsics! {
+        splat_int(x: i32) -> Words = Words(_mm256_set1_epi32(x), _mm256_set1_epi32(x));
+        to_float(x: Words) -> V = V(_mm256_cvtepi32_ps(x.0), _mm256_cvtepi32_ps(x.1));
+        bytes(line: &Line) -> Words = Words(
+            _mm256_loadu_si256(line.as_ptr().cast()),
+            _mm256_loadu_si256(line.as_ptr().add(8).cast()),
+        );
+        low_nibbles(b: Words) -> Words = {
+            let mask = _mm256_set1_epi8(15);
+            Words(_mm256_and_si256(b.0, mask), _mm256_and_si256(b.1, mask))
+        };
+        high_nibbles(b: Words) -> Words = {
+            let mask = _mm256_set1_epi8(15);
+            Words(
+                _mm256_and_si256(_mm256_srli_epi16::<4>(b.0), mask),
+                _mm256_and_si256(_mm256_srli_epi16::<4>(b.1), mask),
+            )
+        };
+        six_bits(nibbles: Words, bits: Words) -> Words = {
+            let mask = _mm256_set1_epi8(0x30);
+            Words(
+                _mm256_or_si256(nibbles.0, _mm256_and_si256(bits.0, mask)),
+                _mm256_or_si256(nibbles.1, _mm256_and_si256(bits.1, mask)),
+            )
+        };
+        turn_two_bits(b: Words) -> Words = Words(
+            _mm256_or_si256(_mm256_srli_epi32::<2>(b.0), _mm256_slli_epi32::<30>(b.0)),
+            _mm256_or_si256(_mm256_srli_epi32::<2>(b.1), _mm256_slli_epi32::<30>(b.1)),
+        );
+        quads(b: Words) -> Self::U = {
+            let mask = _mm256_set1_epi16(0xff);
+            (
+                Words(_mm256_and_si256(b.0, mask), _mm256_and_si256(b.1, mask)),
+                Words(_mm256_srli_epi16::<8>(b.0), _mm256_srli_epi16::<8>(b.1)),
+            )
+        };
+        dot_quads(x: Self::Q, w: Self::U, acc: Words) -> Words = {
+            let first = _mm256_add_epi32(_mm256_madd_epi16(w.0.0, x.0), _mm256_madd_epi16(w.1.0, x.1));
+            let second = _mm256_add_epi32(_mm256_madd_epi16(w.0.1, x.0), _mm256_madd_epi16(w.1.1, x.1));
+            Words(_mm256_add_epi32(acc.0, first), _mm256_add_epi32(acc.1, second))
+        };
+        halves(line: &Line, half: usize) -> V = {
+            let parts = line.as_chunks::<4>().0;
+            V(
+                _mm256_cvtph_ps(_mm_loadu_si128(parts[2 * half].as_ptr().cast())),
+                _mm256_cvtph_ps(_mm_loadu_si128(parts[2 * half + 1].as_ptr().cast())),
+            )
+        };
+        signed_bytes(line: &Line, quarter: usize) -> V = {
+            let bytes = _mm_loadu_si128(line.as_chunks::<4>().0[quarter].as_ptr().cast());
+            V(
+                _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)),
+                _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128::<8>(bytes))),
+            )
+        };
     }
 }
 

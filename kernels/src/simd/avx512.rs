@@ -1,4 +1,5 @@
 //! Sixteen lanes as one 512-bit register, with AVX-512; bf16 products by `vdpbf16ps` or, without it, by widening.
+//! Products of bytes stand in `avx512_int8`.
 
 use super::{Bf16, Simd, by_intrinsics};
 use crate::aligned::{LANES, Line};
@@ -9,7 +10,11 @@ use std::arch::x86_64::*;
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512(());
 
-/// The permission to use AVX-512 BF16 as well.
+/// The permission to use AVX-512 VNNI as well.
+#[derive(Clone, Copy)]
+pub(crate) struct Avx512Vnni(());
+
+/// The permission to use AVX-512 VNNI and BF16 as well.
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512Bf16(());
 
@@ -22,11 +27,20 @@ pub(crate) unsafe fn run<K: Kernel>(kernel: K) -> K::Output {
     kernel.run(Avx512(()))
 }
 
-/// Runs `kernel`, compiled for AVX-512 with BF16.
+/// Runs `kernel`, compiled for AVX-512 with VNNI.
 ///
 /// # Safety
-/// The machine has what `run` asks for and AVX-512 BF16.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,avx2,fma")]
+/// The machine has what `run` asks for and AVX-512 VNNI.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma")]
+pub(crate) unsafe fn run_vnni<K: Kernel>(kernel: K) -> K::Output {
+    kernel.run(Avx512Vnni(()))
+}
+
+/// Runs `kernel`, compiled for AVX-512 with VNNI and BF16.
+///
+/// # Safety
+/// The machine has what `run_vnni` asks for and AVX-512 BF16.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx512bf16,avx2,fma")]
 pub(crate) unsafe fn run_bf16<K: Kernel>(kernel: K) -> K::Output {
     kernel.run(Avx512Bf16(()))
 }
@@ -62,9 +76,12 @@ macro_rules! f32_lanes {
 }
 
 f32_lanes!(Avx512, (6, 2));
+f32_lanes!(Avx512Vnni, (6, 2));
 f32_lanes!(Avx512Bf16, (6, 4));
 
-impl Bf16 for Avx512 {
+macro_rules! widened_bf16 {
+    ($permission:ty) => {
+impl Bf16 for $permission {
     type X = (__m512, __m512);
     type W = (__m512, __m512);
     const PAIR_WORDS: usize = 2;
@@ -98,6 +115,11 @@ impl Bf16 for Avx512 {
         self.mul_add(x.1, w.1, self.mul_add(x.0, w.0, acc))
     }
 }
+    };
+}
+
+widened_bf16!(Avx512);
+widened_bf16!(Avx512Vnni);
 
 impl Bf16 for Avx512Bf16 {
     type X = __m512i;

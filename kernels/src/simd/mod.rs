@@ -1,10 +1,12 @@
-//! Sixteen f32 lanes, the same on every instruction set, and products of bf16 pairs.
+//! Sixteen f32 lanes, the same on every instruction set, products of bf16 pairs and exact sums of products of bytes.
 //! A value of an implementing type is the permission to use its instructions; it is made by `Isa::dispatch` only.
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
+#[cfg(target_arch = "x86_64")]
+mod avx512_int8;
 pub(crate) mod portable;
 
 use crate::aligned::{LANES, Line};
@@ -92,11 +94,52 @@ pub(crate) trait Bf16: Simd {
     fn dot(self, x: Self::X, w: Self::W, acc: Self::V) -> Self::V;
 }
 
+/// Products of bytes, summed exactly in i32. Four neighbouring inputs make a quad; a `Line` holds a quad for each of sixteen
+/// outputs, the first input in the low byte of a word. Weights are unsigned, inputs signed.
+pub(crate) trait Int8: Bf16 {
+    /// Sixteen i32.
+    type I: Copy;
+    /// A quad of inputs, broadcast.
+    type Q: Copy;
+    /// Sixty-four bytes.
+    type B: Copy;
+    /// A line of sixteen quads of weights.
+    type U: Copy;
+
+    /// Words that a quad of inputs takes once prepared.
+    const QUAD_WORDS: usize;
+    /// Rows and panels of the largest register tile of i32 sums.
+    const INT_TILE: (usize, usize);
+
+    /// Stores sixteen whole numbers in `-128 ..= 127` as the four quads they make, in `4 * QUAD_WORDS` words.
+    fn prepare_quads(self, whole: Self::V, out: &mut [u32]);
+    /// Reads a prepared quad: exactly `QUAD_WORDS` words.
+    fn quad(self, words: &[u32]) -> Self::Q;
+    fn splat_int(self, x: i32) -> Self::I;
+    fn to_float(self, x: Self::I) -> Self::V;
+    fn bytes(self, line: &Line) -> Self::B;
+    /// The low four bits of each byte.
+    fn low_nibbles(self, b: Self::B) -> Self::B;
+    /// The high four bits of each byte.
+    fn high_nibbles(self, b: Self::B) -> Self::B;
+    /// `nibbles`, and above them bits 4 and 5 of `bits`.
+    fn six_bits(self, nibbles: Self::B, bits: Self::B) -> Self::B;
+    /// Each word turned right by two bits.
+    fn turn_two_bits(self, b: Self::B) -> Self::B;
+    fn quads(self, b: Self::B) -> Self::U;
+    /// `acc` plus the four products of each lane, exactly.
+    fn dot_quads(self, x: Self::Q, w: Self::U, acc: Self::I) -> Self::I;
+    /// Numbers `16 * half ..` of the 32 f16 in a line.
+    fn halves(self, line: &Line, half: usize) -> Self::V;
+    /// Numbers `16 * quarter ..` of the 64 signed bytes in a line.
+    fn signed_bytes(self, line: &Line, quarter: usize) -> Self::V;
+}
+
 /// A piece of work written for any instruction set. `run` must be `#[inline(always)]`, and so must all that it calls
 /// on vectors, or it is compiled without the instructions it asks for.
 pub(crate) trait Kernel {
     type Output;
-    fn run<S: Bf16>(self, simd: S) -> Self::Output;
+    fn run<S: Int8>(self, simd: S) -> Self::Output;
 }
 
 #[inline(always)]
@@ -110,6 +153,20 @@ fn fold(lanes: [f32; LANES], op: impl Fn(f32, f32) -> f32) -> f32 {
         half /= 2;
     }
     lanes[0]
+}
+
+/// Four quads of whole numbers as pairs of i16, for sets that multiply those: inputs 0 and 2 in a word, 1 and 3 in the next.
+#[inline(always)]
+pub(crate) fn widened_quads(whole: &[f32; LANES], out: &mut [u32]) {
+    let pair = |low: f32, high: f32| (low as i32 as u32 & 0xffff) | (high as i32 as u32) << 16;
+    for (quad, out) in whole
+        .as_chunks::<4>()
+        .0
+        .iter()
+        .zip(out.as_chunks_mut::<2>().0)
+    {
+        *out = [pair(quad[0], quad[2]), pair(quad[1], quad[3])];
+    }
 }
 
 /// Implements `Simd` operations by intrinsics.

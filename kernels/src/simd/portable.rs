@@ -1,8 +1,8 @@
 //! Sixteen lanes as an array, for machines without a hand-written set; compilers turn it into what the target has.
 
-use super::{Bf16, Simd};
+use super::{Bf16, Int8, Simd};
 use crate::aligned::{LANES, Line};
-use half::bf16;
+use half::{bf16, f16};
 
 /// The permission to use nothing special.
 #[derive(Clone, Copy)]
@@ -105,5 +105,84 @@ impl Bf16 for Portable {
     #[inline(always)]
     fn dot(self, x: (V, V), w: (V, V), acc: V) -> V {
         self.mul_add(x.1, w.1, self.mul_add(x.0, w.0, acc))
+    }
+}
+
+/// The bytes of each word, mapped one by one.
+#[inline(always)]
+fn words(f: impl Fn(usize) -> u32) -> Line {
+    std::array::from_fn(f)
+}
+
+impl Int8 for Portable {
+    type I = [i32; LANES];
+    type Q = [i32; 4];
+    type B = Line;
+    type U = Line;
+    const QUAD_WORDS: usize = 1;
+    const INT_TILE: (usize, usize) = (4, 1);
+
+    #[inline(always)]
+    fn prepare_quads(self, whole: V, out: &mut [u32]) {
+        for (quad, out) in whole.as_chunks::<4>().0.iter().zip(out) {
+            *out = u32::from_le_bytes(quad.map(|x| x as i8 as u8));
+        }
+    }
+    #[inline(always)]
+    fn quad(self, words: &[u32]) -> [i32; 4] {
+        words[0].to_le_bytes().map(|x| i32::from(x as i8))
+    }
+    #[inline(always)]
+    fn splat_int(self, x: i32) -> [i32; LANES] {
+        [x; LANES]
+    }
+    #[inline(always)]
+    fn to_float(self, x: [i32; LANES]) -> V {
+        lanes(|i| x[i] as f32)
+    }
+    #[inline(always)]
+    fn bytes(self, line: &Line) -> Line {
+        *line
+    }
+    #[inline(always)]
+    fn low_nibbles(self, b: Line) -> Line {
+        words(|i| b[i] & 0x0f0f_0f0f)
+    }
+    #[inline(always)]
+    fn high_nibbles(self, b: Line) -> Line {
+        words(|i| (b[i] >> 4) & 0x0f0f_0f0f)
+    }
+    #[inline(always)]
+    fn six_bits(self, nibbles: Line, bits: Line) -> Line {
+        words(|i| nibbles[i] | (bits[i] & 0x3030_3030))
+    }
+    #[inline(always)]
+    fn turn_two_bits(self, b: Line) -> Line {
+        words(|i| b[i].rotate_right(2))
+    }
+    #[inline(always)]
+    fn quads(self, b: Line) -> Line {
+        b
+    }
+    #[inline(always)]
+    fn dot_quads(self, x: [i32; 4], w: Line, acc: [i32; LANES]) -> [i32; LANES] {
+        std::array::from_fn(|i| {
+            let [a, b, c, d] = w[i].to_le_bytes().map(i32::from);
+            acc[i] + a * x[0] + b * x[1] + c * x[2] + d * x[3]
+        })
+    }
+    #[inline(always)]
+    fn halves(self, line: &Line, half: usize) -> V {
+        lanes(|i| {
+            let bits = line[8 * half + i / 2] >> (16 * (i % 2));
+            f16::from_bits(bits as u16).to_f32()
+        })
+    }
+    #[inline(always)]
+    fn signed_bytes(self, line: &Line, quarter: usize) -> V {
+        lanes(|i| {
+            let byte = line[4 * quarter + i / 4] >> (8 * (i % 4));
+            f32::from(byte as u8 as i8)
+        })
     }
 }

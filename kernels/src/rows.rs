@@ -1,0 +1,254 @@
+//! Input rows as the register tiles read them. An operator whose result is multiplied next may write it here itself, row by row.
+//!
+//! In int8 a row is cut into chunks of 128 inputs (the last one filled up with zeros), each with a scale of its own. A chunk is a
+//! few words that kernels need beside the products (see `Chunk`), then its inputs as quads.
+
+use crate::simd::{Bf16, Int8, Kernel};
+use crate::tile::{Bf16Element, Element, SingleElement};
+use crate::{Machine, RowForm, aligned::LANES};
+
+/// Inputs of an int8 chunk.
+pub(crate) const CHUNK: usize = 128;
+/// Words before the quads of a chunk.
+const HEAD_WORDS: usize = 18;
+/// Added and taken away again, it rounds to a whole number, ties to even.
+const ROUND: f32 = 1.5 * (1 << 23) as f32;
+/// Chunks whose numbers are all smaller count as zeros: the inverse of a scale below would not be finite.
+const SMALLEST: f32 = 1e-30;
+
+/// Prepared rows; a buffer that is kept from call to call.
+#[derive(Default)]
+pub struct PreparedRows {
+    words: Vec<u32>,
+    row_words: usize,
+    rows: usize,
+    cols: usize,
+    form: Option<RowForm>,
+}
+
+impl PreparedRows {
+    /// Prepares the rows of `x`, each `cols` wide.
+    pub fn fill(&mut self, machine: &mut Machine, form: RowForm, x: &[f32], cols: usize) {
+        let isa = machine.isa;
+        let rows = x.len().checked_div(cols).unwrap_or(0);
+        let row_words = self.begin(machine, form, rows, cols);
+        let words = &mut self.words[..rows * row_words];
+        machine.for_rows(words, row_words, |first, words| {
+            let x = &x[first * cols..][..words.len() / row_words * cols];
+            isa.dispatch(Prepare {
+                form,
+                x,
+                cols,
+                words,
+                row_words,
+            });
+        });
+    }
+
+    /// Makes room for rows that the caller fills, each by `prepare_row`; returns the words of a row.
+    pub(crate) fn begin(
+        &mut self,
+        machine: &Machine,
+        form: RowForm,
+        rows: usize,
+        cols: usize,
+    ) -> usize {
+        let row_words = machine.isa.dispatch(RowWords { form, cols });
+        if self.words.len() < rows * row_words {
+            self.words.resize(rows * row_words, 0);
+        }
+        (self.row_words, self.rows, self.cols) = (row_words, rows, cols);
+        self.form = Some(form);
+        row_words
+    }
+
+    /// How many rows are prepared.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Whether the rows can be multiplied by weights of such inputs.
+    pub(crate) fn fits(&self, form: RowForm, cols: usize) -> bool {
+        self.form == Some(form) && self.cols == cols
+    }
+
+    pub(crate) fn row(&self, row: usize) -> &[u32] {
+        &self.words[row * self.row_words..][..self.row_words]
+    }
+}
+
+struct RowWords {
+    form: RowForm,
+    cols: usize,
+}
+
+impl Kernel for RowWords {
+    type Output = usize;
+    #[inline(always)]
+    fn run<S: Int8>(self, _: S) -> usize {
+        match self.form {
+            RowForm::F32 => self.cols,
+            RowForm::Bf16 => self.cols.div_ceil(2) * <S as Bf16>::PAIR_WORDS,
+            RowForm::Int8 => self.cols.div_ceil(CHUNK) * chunk_words::<S>(),
+        }
+    }
+}
+
+struct Prepare<'a> {
+    form: RowForm,
+    x: &'a [f32],
+    cols: usize,
+    words: &'a mut [u32],
+    row_words: usize,
+}
+
+impl Kernel for Prepare<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Int8>(self, simd: S) {
+        let rows = self.x.chunks_exact(self.cols);
+        for (x, words) in rows.zip(self.words.chunks_exact_mut(self.row_words)) {
+            prepare_row(simd, self.form, x, words);
+        }
+    }
+}
+
+/// Prepares one row; `words` is as long as `PreparedRows::begin` said.
+#[inline(always)]
+pub(crate) fn prepare_row<S: Int8>(simd: S, form: RowForm, x: &[f32], words: &mut [u32]) {
+    match form {
+        RowForm::F32 => SingleElement::prepare(simd, x, words),
+        RowForm::Bf16 => Bf16Element::prepare(simd, x, words),
+        RowForm::Int8 => prepare_int8(simd, x, words),
+    }
+}
+
+/// Words of an int8 chunk.
+#[inline(always)]
+pub(crate) const fn chunk_words<S: Int8>() -> usize {
+    HEAD_WORDS + CHUNK / 4 * S::QUAD_WORDS
+}
+
+/// The head of an int8 chunk: what stands beside its quads. Weights are held as unsigned bytes, `w + 128` or `w + 32`, and the sums
+/// of products start at what that adds.
+pub(crate) struct Head;
+
+impl Head {
+    /// f32: what one in int8 stands for.
+    pub(crate) const SCALE: usize = 0;
+    /// i32: -128 times the sum of all inputs.
+    pub(crate) const OFFSET: usize = 1;
+    /// i32: -128 times the sum of each 32 inputs.
+    pub(crate) const OFFSET_32: usize = 2;
+    /// i32: -32 times the sum of each 16 inputs.
+    pub(crate) const OFFSET_16: usize = 6;
+    /// f32: the sum of each 32 inputs.
+    pub(crate) const SUM_32: usize = 14;
+    /// Where the quads begin.
+    pub(crate) const QUADS: usize = HEAD_WORDS;
+}
+
+#[inline(always)]
+fn prepare_int8<S: Int8>(simd: S, x: &[f32], words: &mut [u32]) {
+    let (whole, rest) = x.as_chunks::<CHUNK>();
+    let mut chunks = words.chunks_exact_mut(chunk_words::<S>());
+    for (x, words) in whole.iter().zip(&mut chunks) {
+        prepare_chunk(simd, x, words);
+    }
+    if let Some(words) = chunks.next() {
+        let mut padded = [0.0; CHUNK];
+        padded[..rest.len()].copy_from_slice(rest);
+        prepare_chunk(simd, &padded, words);
+    }
+}
+
+/// Rounds a chunk to multiples of a 127th of its largest number. Infinities and NaN make the scale NaN, and so every product.
+#[inline(always)]
+fn prepare_chunk<S: Int8>(simd: S, x: &[f32; CHUNK], words: &mut [u32]) {
+    let zero = simd.splat(0.0);
+    let (mut largest, mut poison) = (zero, zero);
+    for x in x.as_chunks::<LANES>().0 {
+        let x = simd.load(x);
+        largest = simd.max(simd.max(x, simd.sub(zero, x)), largest);
+        poison = simd.mul_add(x, zero, poison);
+    }
+    let largest = simd.highest(largest);
+    let scale = if largest > SMALLEST {
+        largest / 127.0
+    } else {
+        0.0
+    };
+    let inverse = if largest > SMALLEST {
+        127.0 / largest
+    } else {
+        0.0
+    };
+    words[Head::SCALE] = (scale + simd.sum(poison)).to_bits();
+
+    let (inverse, round) = (simd.splat(inverse), simd.splat(ROUND));
+    let quads = LANES / 4 * S::QUAD_WORDS;
+    let mut sums = [0i32; CHUNK / LANES];
+    for (i, x) in x.as_chunks::<LANES>().0.iter().enumerate() {
+        let shifted = simd.add(simd.mul(simd.load(x), inverse), round);
+        let q = simd.sub(shifted, round);
+        simd.prepare_quads(q, &mut words[Head::QUADS + i * quads..][..quads]);
+        sums[i] = simd.sum(q) as i32;
+    }
+    let mut total = 0;
+    for (pair, sums) in sums.as_chunks::<2>().0.iter().enumerate() {
+        let sum = sums[0] + sums[1];
+        total += sum;
+        words[Head::OFFSET_32 + pair] = (-128 * sum) as u32;
+        words[Head::SUM_32 + pair] = (sum as f32).to_bits();
+        words[Head::OFFSET_16 + 2 * pair] = (-32 * sums[0]) as u32;
+        words[Head::OFFSET_16 + 2 * pair + 1] = (-32 * sums[1]) as u32;
+    }
+    words[Head::OFFSET] = (-128 * total) as u32;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Isa, reference};
+
+    /// What a prepared int8 row stands for, from the words of the portable set.
+    fn read_back(x: &[f32]) -> Vec<f32> {
+        let machine = &mut Machine::new(Isa::all()[0], 1);
+        let mut rows = PreparedRows::default();
+        rows.fill(machine, RowForm::Int8, x, x.len());
+        let chunks = rows.row(0).chunks_exact(HEAD_WORDS + CHUNK / 4);
+        let numbers = chunks.flat_map(|chunk| {
+            let scale = f32::from_bits(chunk[Head::SCALE]);
+            let quads = chunk[Head::QUADS..].iter();
+            quads.flat_map(move |quad| quad.to_le_bytes().map(|q| f32::from(q as i8) * scale))
+        });
+        numbers.take(x.len()).collect()
+    }
+
+    #[test]
+    fn rows_are_rounded_chunk_by_chunk() {
+        for len in [1, 5, 127, 128, 130, 700] {
+            let x: Vec<f32> = (0..len)
+                .map(|i| ((i * 37 % 101) as f32 - 50.0) * (i / 128 + 1) as f32)
+                .collect();
+            assert_eq!(read_back(&x), reference::rounded_to_int8(&x, len), "{len}");
+        }
+    }
+
+    #[test]
+    fn zeros_and_tiny_numbers_make_zeros() {
+        assert_eq!(read_back(&[0.0; 40]), [0.0; 40]);
+        assert_eq!(read_back(&[1e-38; 40]), [0.0; 40]);
+    }
+
+    #[test]
+    fn what_is_not_finite_spoils_its_chunk_and_no_other() {
+        for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            let mut x = [1.0; 256];
+            x[200] = bad;
+            let back = read_back(&x);
+            assert!(back[..128].iter().all(|x| *x == 1.0), "{bad}");
+            assert!(back[128..].iter().all(|x| x.is_nan()), "{bad}");
+        }
+    }
+}
