@@ -5,7 +5,7 @@ use crate::bus::Subscription;
 use crate::clock::Clock;
 use crate::messages::Snapshot;
 use crate::rates::RecentSum;
-use actix::{Actor, AsyncContext, Context, Handler, MessageResult, StreamHandler};
+use actix::{Actor, AsyncContext, Context, Handler, MessageResult};
 use metrics::{counter, gauge, histogram};
 use ropeteam_engine::device_core::Load;
 use ropeteam_engine::executor::Capacity;
@@ -13,13 +13,19 @@ use ropeteam_engine::ids::{DeviceId, Epoch};
 use ropeteam_engine::observe::metric as m;
 use ropeteam_engine::observe::{Event, FinishedRequest, Outcome, StepDone};
 use serde::Serialize;
-use std::sync::Arc;
 use std::time::Duration;
+
+/// Events are read this often, not one by one: to wake up with every step would take time from the step that runs.
+const READ_EVERY: Duration = Duration::from_millis(100);
+/// The same while so many come that the bus would overflow.
+const READ_EVERY_WHEN_BUSY: Duration = Duration::from_millis(5);
+/// Events in one reading from which on there are many.
+const BUSY_EVENTS: usize = 256;
 
 /// The metrics actor.
 pub(crate) struct Metrics {
     clock: Clock,
-    events: Option<Subscription>,
+    events: Subscription,
     rates: Rates,
     totals: MetricsView,
 }
@@ -61,10 +67,30 @@ impl Metrics {
     pub fn new(clock: Clock, events: Subscription) -> Self {
         Metrics {
             clock,
-            events: Some(events),
+            events,
             rates: Rates::default(),
             totals: MetricsView::default(),
         }
+    }
+
+    /// Reads what has been published, and comes again.
+    fn read(&mut self, ctx: &mut Context<Self>) {
+        let pause = match self.catch_up() {
+            0..BUSY_EVENTS => READ_EVERY,
+            _ => READ_EVERY_WHEN_BUSY,
+        };
+        ctx.run_later(pause, Self::read);
+    }
+
+    /// Records all events that are there; returns how many.
+    fn catch_up(&mut self) -> usize {
+        let mut count = 0;
+        while let Some(event) = self.events.try_next() {
+            self.record(&event);
+            count += 1;
+        }
+        self.totals.lost_events = self.events.lost();
+        count
     }
 
     fn record(&mut self, event: &Event) {
@@ -144,6 +170,9 @@ impl Metrics {
         let counts = [
             (m::PREFIX_CACHE_QUERIES.name, step.prefix_queried_tokens),
             (m::PREFIX_CACHE_HITS.name, step.prefix_hit_tokens),
+            (m::DRAFTS.name, step.draft_seqs),
+            (m::DRAFT_TOKENS.name, step.draft_tokens),
+            (m::ACCEPTED_TOKENS.name, step.accepted_tokens),
         ];
         for (name, count) in counts {
             counter!(name, "device" => device.clone()).increment(u64::from(count));
@@ -282,34 +311,16 @@ impl Actor for Metrics {
     fn started(&mut self, ctx: &mut Context<Self>) {
         describe_all();
         begin_counters();
-        if let Some(events) = self.events.take() {
-            ctx.add_stream(futures_util::stream::unfold(
-                events,
-                |mut events| async move {
-                    let event = events.next().await?;
-                    let lost = events.lost();
-                    Some(((event, lost), events))
-                },
-            ));
-        }
+        self.read(ctx);
         ctx.run_interval(Duration::from_secs(1), Metrics::refresh);
     }
-}
-
-impl StreamHandler<(Arc<Event>, u64)> for Metrics {
-    fn handle(&mut self, (event, lost): (Arc<Event>, u64), _: &mut Context<Self>) {
-        self.totals.lost_events = lost;
-        self.record(&event);
-    }
-
-    /// The engine is gone; the last values stay readable.
-    fn finished(&mut self, _: &mut Context<Self>) {}
 }
 
 impl Handler<Snapshot<MetricsView>> for Metrics {
     type Result = MessageResult<Snapshot<MetricsView>>;
 
     fn handle(&mut self, _: Snapshot<MetricsView>, _: &mut Context<Self>) -> Self::Result {
+        self.catch_up();
         MessageResult(self.view())
     }
 }

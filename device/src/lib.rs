@@ -233,6 +233,19 @@ pub trait Device {
         allowed: &ColumnMask,
         out: &mut Vec<Option<u32>>,
     ) -> Result<(), DeviceError>;
+
+    /// Host threads that work for the device, the caller's included; they are idle between two operators.
+    fn host_threads(&self) -> usize {
+        1
+    }
+
+    /// Does tasks `0 .. tasks` of the caller on those threads, each once, in any order; returns when all are done.
+    ///
+    /// # Panics
+    /// When a task did.
+    fn run_on_host(&mut self, tasks: usize, task: &(dyn Fn(usize) + Sync)) {
+        (0..tasks).for_each(task);
+    }
 }
 
 /// Which columns of a logits row have a token.

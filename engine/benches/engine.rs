@@ -65,7 +65,7 @@ fn steps(len: u32) -> f64 {
                 _ => ChunkResult::Best(TokenId(7)),
             }));
         black_box(
-            core.apply(&output, Time::default())
+            core.apply(&output, Time::default(), None)
                 .expect("it fits the plan"),
         );
         decoding

@@ -19,6 +19,9 @@ pub struct BatchLimits {
     pub continuous_batching: bool,
     /// Most tokens of one sequence's prefill in one step; longer prompts are cut into chunks.
     pub chunk_tokens: u32,
+    /// Steps that only decode are filled up to so many tokens with guesses of what comes next (`speculate`); 0: none. From some number
+    /// of rows on a step takes longer with each further row, and then a guess costs more than it brings.
+    pub speculate_rows: u32,
 }
 
 impl Default for BatchLimits {
@@ -30,6 +33,7 @@ impl Default for BatchLimits {
             select: SelectBatch::PrefillFirst,
             continuous_batching: true,
             chunk_tokens: 512,
+            speculate_rows: 0,
         }
     }
 }
@@ -39,11 +43,26 @@ impl Default for BatchLimits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SelectBatch {
-    /// `support_select_batch: 0`. Prompts may fill a step up to `max_prefill_tokens`: short time to first token.
+    /// `support_select_batch: 0`. Prompts may fill a step up to `max_prefill_tokens`; once step times are known they may make a step with
+    /// decodes 2.5 times as long as one without, and longer by as much as more sequences wait for their first token than decode: short
+    /// time to first token for a crowd, running generations undisturbed by a few.
     PrefillFirst,
     /// `support_select_batch: 1`. While anything decodes, all prompts of a step together get `chunk_tokens` less the decoding
-    /// sequences, and at least one block: running generations are hardly disturbed.
+    /// sequences, and at least one block, and may make the step 1.5 times as long: running generations are hardly disturbed.
     DecodeFirst,
+}
+
+impl SelectBatch {
+    /// How many times as long as a step without prompts one with them may take, where `decoding` sequences decode (at least one) and
+    /// `behind` have not had their first token.
+    pub fn stretch(self, decoding: u32, behind: u32) -> f64 {
+        match self {
+            SelectBatch::PrefillFirst => {
+                1.0 + 1.5 * (f64::from(behind) / f64::from(decoding)).max(1.0)
+            }
+            SelectBatch::DecodeFirst => 1.5,
+        }
+    }
 }
 
 impl BatchLimits {

@@ -65,6 +65,23 @@ pub trait StepExecutor {
     /// # Errors
     /// A `DeviceFault`: the step had no usable result and the KV cache must be taken as lost.
     fn step(&mut self, plan: &StepPlan, output: &mut StepOutput) -> Result<(), DeviceFault>;
+
+    /// The host threads that are idle between two steps, if it has such: the next tokens are chosen on them.
+    fn threads(&mut self) -> Option<&mut dyn ForkJoin> {
+        None
+    }
+}
+
+/// Threads that do the tasks of one job together.
+pub trait ForkJoin {
+    /// How many there are, the caller's included.
+    fn threads(&self) -> usize;
+
+    /// Does tasks `0 .. tasks`, each once, in any order; returns when all are done.
+    ///
+    /// # Panics
+    /// When a task did.
+    fn run(&mut self, tasks: usize, task: &(dyn Fn(usize) + Sync));
 }
 
 /// A device failed. What it held is lost; its sequences go on elsewhere or after a restart.

@@ -22,7 +22,7 @@ impl StepPlan {
 pub struct Chunk {
     /// The sequence.
     pub seq: SeqId,
-    /// The tokens; one when decoding.
+    /// The tokens; one when decoding, and guesses of those that follow behind it.
     pub tokens: Vec<TokenId>,
     /// Position of `tokens[0]` in the sequence. Positions before it are in the KV cache already.
     pub start: u32,
@@ -54,6 +54,8 @@ pub enum Want {
     Argmax,
     /// The logits row after the last token.
     LastLogits,
+    /// The best id after every token of the chunk, as for `Argmax`.
+    AllArgmax,
     /// The logits rows after every token of the chunk.
     AllLogits,
 }
@@ -63,6 +65,8 @@ pub enum Want {
 pub struct StepOutput {
     /// One entry per chunk.
     pub results: Vec<ChunkResult>,
+    /// Best ids, `None` where no logit is a number; `ChunkResult::BestOfEach` points into it.
+    pub best: Vec<Option<TokenId>>,
     /// Logits rows `[rows, vocab]`, row-major, f32; `ChunkResult::Logits` points into it.
     pub logits: Vec<f32>,
     /// Columns of `logits`. Columns without a token in the tokenizer hold minus infinity.
@@ -76,6 +80,13 @@ pub enum ChunkResult {
     Nothing,
     /// The best id.
     Best(TokenId),
+    /// `count` entries of `StepOutput::best` from `first` on.
+    BestOfEach {
+        /// Index of its first entry.
+        first: usize,
+        /// How many entries.
+        count: usize,
+    },
     /// `count` rows of `StepOutput::logits` from `first` on.
     Logits {
         /// Index of its first row.
@@ -86,6 +97,14 @@ pub enum ChunkResult {
 }
 
 impl StepOutput {
+    /// Empties it for a step with logits rows of `vocab` columns, keeping its room.
+    pub fn begin(&mut self, vocab: usize) {
+        self.results.clear();
+        self.best.clear();
+        self.logits.clear();
+        self.vocab = vocab;
+    }
+
     /// The `index`-th logits row, `[vocab]`.
     pub fn row(&self, index: usize) -> &[f32] {
         &self.logits[index * self.vocab..(index + 1) * self.vocab]

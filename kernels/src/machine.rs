@@ -31,6 +31,14 @@ impl Machine {
         self.pool.threads()
     }
 
+    /// Does tasks `0 .. tasks` on the threads, each once, in any order; returns when all are done. For work between two operators.
+    ///
+    /// # Panics
+    /// When a task did.
+    pub fn run(&mut self, tasks: usize, task: &(dyn Fn(usize) + Sync)) {
+        self.pool.run(tasks, task);
+    }
+
     /// Calls `work(first_row, rows)` for slices of whole rows of `out` that together cover it.
     pub(crate) fn for_rows<T: Send>(
         &mut self,

@@ -8,7 +8,7 @@ use crate::families;
 use crate::spec::DecoderSpec;
 use crate::step_rows::{StepLimits, StepRows};
 use ropeteam_device::{Act, ColumnMask, Device, DeviceError};
-use ropeteam_engine::executor::{Capacity, DeviceFault, FaultKind, StepExecutor};
+use ropeteam_engine::executor::{Capacity, DeviceFault, FaultKind, ForkJoin, StepExecutor};
 use ropeteam_engine::ids::TokenId;
 use ropeteam_engine::plan::{ChunkResult, StepOutput, StepPlan, Want};
 
@@ -111,6 +111,15 @@ impl ModelRunner {
                     output.results.push(found.unwrap_or(ChunkResult::Nothing));
                     continue;
                 }
+                Want::AllArgmax => {
+                    let (first, count) = (output.best.len(), chunk.tokens.len());
+                    let ids = best.by_ref().take(count);
+                    output.best.extend(ids.map(|id| id.map(TokenId)));
+                    output
+                        .results
+                        .push(ChunkResult::BestOfEach { first, count });
+                    continue;
+                }
                 Want::LastLogits => 1,
                 Want::AllLogits => chunk.tokens.len(),
             };
@@ -132,10 +141,12 @@ impl StepExecutor for ModelRunner {
         }
     }
 
+    fn threads(&mut self) -> Option<&mut dyn ForkJoin> {
+        Some(self)
+    }
+
     fn step(&mut self, plan: &StepPlan, output: &mut StepOutput) -> Result<(), DeviceFault> {
-        output.results.clear();
-        output.logits.clear();
-        output.vocab = self.vocab;
+        output.begin(self.vocab);
         if plan.chunks.is_empty() {
             return Ok(());
         }
@@ -160,6 +171,16 @@ impl StepExecutor for ModelRunner {
         self.read_logits(logits, output)?;
         self.fill_results(plan, output);
         Ok(())
+    }
+}
+
+impl ForkJoin for ModelRunner {
+    fn threads(&self) -> usize {
+        self.device.host_threads()
+    }
+
+    fn run(&mut self, tasks: usize, task: &(dyn Fn(usize) + Sync)) {
+        self.device.run_on_host(tasks, task);
     }
 }
 

@@ -96,14 +96,16 @@ impl StepRows {
         let segments = self.rows.segments.iter().zip(&plan.chunks);
         let last = |segment: &Segment| (segment.first_row + segment.rows - 1) as u32;
         for (segment, chunk) in segments.clone() {
-            if chunk.want == Want::Argmax {
-                self.wanted.push(last(segment));
+            match chunk.want {
+                Want::Argmax => self.wanted.push(last(segment)),
+                Want::AllArgmax => self.wanted.extend(segment.first_row as u32..=last(segment)),
+                Want::Nothing | Want::LastLogits | Want::AllLogits => {}
             }
         }
         self.best = self.wanted.len();
         for (segment, chunk) in segments {
             match chunk.want {
-                Want::Nothing | Want::Argmax => {}
+                Want::Nothing | Want::Argmax | Want::AllArgmax => {}
                 Want::LastLogits => self.wanted.push(last(segment)),
                 Want::AllLogits => self.wanted.extend(segment.first_row as u32..=last(segment)),
             }
@@ -128,7 +130,7 @@ mod tests {
         block_size: 4,
         model_len: 16,
         step_tokens: 8,
-        logits_rows: 4,
+        logits_rows: 6,
     };
 
     fn chunk(start: u32, tokens: &[u32], blocks: &[u32], want: Want) -> Chunk {
@@ -149,14 +151,15 @@ mod tests {
                 chunk(0, &[12], &[7], Want::Nothing),
                 chunk(4, &[13], &[0, 1], Want::Argmax),
                 chunk(0, &[14, 15], &[3], Want::LastLogits),
+                chunk(2, &[16, 17], &[4], Want::AllArgmax),
             ],
         };
         let mut rows = StepRows::default();
         rows.fill(&plan, &LIMITS).unwrap();
-        assert_eq!(rows.ids, [10, 11, 12, 13, 14, 15]);
-        assert_eq!(rows.rows.positions, [3, 4, 0, 4, 0, 1]);
-        assert_eq!(rows.rows.slots, [23, 8, 28, 4, 12, 13]);
-        assert_eq!((rows.best, &rows.wanted[..]), (1, &[3, 0, 1, 5][..]));
+        assert_eq!(rows.ids, [10, 11, 12, 13, 14, 15, 16, 17]);
+        assert_eq!(rows.rows.positions, [3, 4, 0, 4, 0, 1, 2, 3]);
+        assert_eq!(rows.rows.slots, [23, 8, 28, 4, 12, 13, 18, 19]);
+        assert_eq!((rows.best, &rows.wanted[..]), (3, &[3, 6, 7, 0, 1, 5][..]));
         assert_eq!(
             rows.rows.segments[3],
             Segment {
@@ -194,7 +197,7 @@ mod tests {
         );
         assert!(refused(vec![chunk(0, &[1; 9], &[0, 1, 2], Want::Nothing)]).contains("9 tokens"));
         assert!(
-            refused(vec![chunk(0, &[1; 5], &[0, 1], Want::AllLogits)]).contains("5 logits rows")
+            refused(vec![chunk(0, &[1; 7], &[0, 1], Want::AllLogits)]).contains("7 logits rows")
         );
     }
 }

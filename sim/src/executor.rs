@@ -39,6 +39,7 @@ impl SimExecutor {
 
     fn run_chunk(&mut self, chunk: &Chunk, output: &mut StepOutput) -> Result<(), DeviceFault> {
         let first_row = output.logits.len() / output.vocab;
+        let first_best = output.best.len();
         let mut state = match chunk.start {
             0 => self.seed,
             start => self.slots[self.slot(&chunk.blocks, start as usize - 1)?],
@@ -52,8 +53,10 @@ impl SimExecutor {
             state = mix(state ^ (u64::from(token.0) + 1));
             let slot = self.slot(&chunk.blocks, chunk.start as usize + i)?;
             self.slots[slot] = state;
-            if chunk.want == Want::AllLogits {
-                push_row(state, output);
+            match chunk.want {
+                Want::AllLogits => push_row(state, output),
+                Want::AllArgmax => output.best.push(Some(best(state, self.capacity.vocab))),
+                Want::Nothing | Want::Argmax | Want::LastLogits => {}
             }
         }
         let result = match chunk.want {
@@ -66,6 +69,10 @@ impl SimExecutor {
                     count: 1,
                 }
             }
+            Want::AllArgmax => ChunkResult::BestOfEach {
+                first: first_best,
+                count: chunk.tokens.len(),
+            },
             Want::AllLogits => ChunkResult::Logits {
                 first: first_row,
                 count: chunk.tokens.len(),
@@ -82,9 +89,7 @@ impl StepExecutor for SimExecutor {
     }
 
     fn step(&mut self, plan: &StepPlan, output: &mut StepOutput) -> Result<(), DeviceFault> {
-        output.results.clear();
-        output.logits.clear();
-        output.vocab = self.capacity.vocab as usize;
+        output.begin(self.capacity.vocab as usize);
         if plan.tokens() > self.capacity.max_step_tokens as usize {
             return Err(broken_plan(format!("{} tokens in one step", plan.tokens())));
         }

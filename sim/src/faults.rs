@@ -1,7 +1,7 @@
 //! Faults and delays put around any executor, for tests and for the server's test hooks. No production path goes through here
 //! unless such a hook is switched on.
 
-use ropeteam_engine::executor::{Capacity, DeviceFault, FaultKind, StepExecutor};
+use ropeteam_engine::executor::{Capacity, DeviceFault, FaultKind, ForkJoin, StepExecutor};
 use ropeteam_engine::plan::{StepOutput, StepPlan};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -92,6 +92,10 @@ impl StepExecutor for FaultyExecutor {
         self.inner.capacity()
     }
 
+    fn threads(&mut self) -> Option<&mut dyn ForkJoin> {
+        self.inner.threads()
+    }
+
     fn step(&mut self, plan: &StepPlan, output: &mut StepOutput) -> Result<(), DeviceFault> {
         match self.plan.begin() {
             None => return self.inner.step(plan, output),
@@ -125,6 +129,10 @@ impl DelayedExecutor {
 impl StepExecutor for DelayedExecutor {
     fn capacity(&self) -> Capacity {
         self.inner.capacity()
+    }
+
+    fn threads(&mut self) -> Option<&mut dyn ForkJoin> {
+        self.inner.threads()
     }
 
     fn step(&mut self, plan: &StepPlan, output: &mut StepOutput) -> Result<(), DeviceFault> {

@@ -74,6 +74,17 @@ fn penalties_are_rebuilt_from_the_output() {
 }
 
 #[test]
+fn guessing_ahead_changes_nothing_whatever_step_the_device_dies_at() {
+    let requests = [sampled("a", "rope rope rope rope ro", 11)];
+    let expected = contents(&run(World::undisturbed(), &requests));
+    for step in 0..24 {
+        let mut world = World::new(vec![FaultPlan::new([(step, Fault::Error)])]);
+        world.config.batching.speculate_rows = 16;
+        assert_eq!(contents(&run(world, &requests)), expected, "step {step}");
+    }
+}
+
+#[test]
 fn three_choices_survive_their_device_at_every_step() {
     let three = GenerateRequest {
         choices: 3,

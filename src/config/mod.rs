@@ -14,7 +14,7 @@ pub use error::{ConfigError, Place};
 pub use kind::{Kind, MemoryBudget};
 pub use options::{
     Config, DebugConfig, Dtype, LogFormat, LogLevel, LogRequests, ModelConfig, NOT_OFFERED,
-    OPTIONS, OptionSpec, ServerConfig,
+    OPTIONS, OptionSpec, ServerConfig, SimulatedTime, Speculate,
 };
 pub use origin::Origin;
 pub use resolve::{Inputs, Resolved, Setting, resolve};

@@ -115,6 +115,9 @@ options! {
         served_name: Option<String> = Or("auto", &Text) => Null;
         /// Device to compute on: cpu, or simulated (no weights, for demos and load tests).
         device: String = Text => Word("cpu");
+        /// Time that the simulated device takes: model (that of a small model on two cores), or none (it answers at once,
+        /// which shows what the engine itself costs).
+        simulated_time: SimulatedTime = Choice(&["model", "none"]) => Word("model");
         /// Threads that compute; auto: one per core that the process may use.
         threads: Option<usize> = Or("auto", &Int(1, 1024)) => Null;
         /// Arithmetic of weights and KV cache; auto: bf16 for bf16, f16 and quantised checkpoints, f32 for f32 ones.
@@ -143,6 +146,9 @@ options! {
         support_select_batch: u8 = Int(0, 1) => Number(0);
         /// New sequences join a running batch; off: a batch runs to its end first, for comparison.
         continuous_batching: bool = Switch => On(true);
+        /// Guess tokens ahead and check several in one step: off, or ngram (what followed the last time the text went like this). The
+        /// output is the same; text that repeats itself comes sooner.
+        speculate: Speculate = Choice(&["off", "ngram"]) => Word("off");
         /// Take the sampling values that a request leaves out from the model's generation_config.json.
         generation_config: bool = Switch => On(true);
         /// Chat template to use in place of the model's own, a Jinja file.
@@ -222,6 +228,26 @@ pub enum Dtype {
     F32,
     /// bf16 with f32 accumulation.
     Bf16,
+}
+
+/// Guessing ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Speculate {
+    /// None.
+    Off,
+    /// By n-grams of the sequence's own text.
+    Ngram,
+}
+
+/// Time that the simulated device takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SimulatedTime {
+    /// That of a small model on two cores.
+    Model,
+    /// None.
+    None,
 }
 
 /// Least important log lines to show.

@@ -56,6 +56,15 @@ const ALIASES: &[(&str, Metric)] = &[
     ),
     ("vllm:request_params_max_tokens", metric::REQUEST_MAX_TOKENS),
     ("vllm:iteration_tokens_total", metric::BATCH_TOKENS),
+    ("vllm:spec_decode_num_drafts_total", metric::DRAFTS),
+    (
+        "vllm:spec_decode_num_draft_tokens_total",
+        metric::DRAFT_TOKENS,
+    ),
+    (
+        "vllm:spec_decode_num_accepted_tokens_total",
+        metric::ACCEPTED_TOKENS,
+    ),
     ("tgi_queue_size", metric::REQUESTS_WAITING),
     ("tgi_batch_current_size", metric::BATCH_CURRENT_SIZE),
 ];
@@ -68,9 +77,12 @@ pub async fn route(state: Data<AppState>) -> HttpResponse {
             "metrics are switched off (enable_metrics)",
         ));
     };
+    let serving = state.serving.get();
+    if let Some(serving) = serving {
+        serving.engine.metrics().await;
+    }
     handle.run_upkeep();
     let mut page = handle.render();
-    let serving = state.serving.get();
     let model = serving.map_or("", |serving| serving.model.name());
     add_aliases(&mut page, model);
     if let Some(limits) = serving.and_then(|serving| serving.engine.limits()) {

@@ -8,7 +8,7 @@ mod simulated;
 mod sizing;
 mod texts;
 
-use crate::config::Config;
+use crate::config::{Config, Speculate};
 use crate::http::state::ModelCard;
 use crate::start_error::StartError;
 use ropeteam_actors::{Engine, EngineConfig, EngineParts};
@@ -21,6 +21,8 @@ use sizing::Sizes;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Rows up to which a step of the CPU kernels is bound by reading the weights more than by computing with them.
+const SPECULATE_ROWS: u32 = 16;
 /// Requests that may be tokenised beside those that wait and run.
 const TOKENISING: usize = 64;
 
@@ -149,12 +151,18 @@ pub fn engine_config(config: &Config) -> EngineConfig {
             },
             continuous_batching: model.continuous_batching,
             chunk_tokens: model.prefill_chunk_tokens.min(model.max_prefill_tokens),
+            speculate_rows: match model.speculate {
+                Speculate::Off => 0,
+                Speculate::Ngram => SPECULATE_ROWS,
+            },
         },
         prefix_cache: model.prefix_cache,
         max_queue: server.max_queue,
         max_requests: server.max_queue + running as usize + TOKENISING,
         queue_timeout: server.queue_timeout_ms.map(Duration::from_millis),
         request_timeout: Duration::from_millis(server.timeout_ms),
+        // With the HTTP workers, which have nothing else to do.
+        session_threads: 0,
         restart: RestartPolicy {
             stuck_after: Duration::from_millis(server.step_timeout_ms),
             ..RestartPolicy::default()

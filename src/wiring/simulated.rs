@@ -1,9 +1,9 @@
-//! The simulated device: no weights, a tokenizer of single characters, the time of a small model. For demos and load tests.
+//! The simulated device: no weights, a tokenizer of single characters, the time of a small model or none. For demos and load tests.
 
 use super::build::{Build, with_hooks};
 use super::sizing::{Sizes, bytes, max_running};
 use super::{Footprint, Loaded};
-use crate::config::{Config, ModelConfig};
+use crate::config::{Config, ModelConfig, SimulatedTime};
 use crate::http::state::ModelCard;
 use ropeteam_actors::{DeviceSpec, EngineParts};
 use ropeteam_engine::executor::Capacity;
@@ -37,12 +37,16 @@ pub fn load(config: &Config) -> Loaded {
         max_logits_rows: sizes.max_logits_rows,
         vocab: codec.vocab_size(),
     };
+    let time = config.model_config.simulated_time;
     let build: Build = Arc::new(move || {
         let device = Box::new(SimExecutor::new(capacity.clone(), SEED));
-        Ok(Box::new(DelayedExecutor::new(
-            device,
-            CostModel::default().step_time(),
-        )))
+        Ok(match time {
+            SimulatedTime::None => device,
+            SimulatedTime::Model => Box::new(DelayedExecutor::new(
+                device,
+                CostModel::default().step_time(),
+            )),
+        })
     });
     let codec: Arc<dyn TextCodec> = Arc::new(codec);
     let device = DeviceSpec {

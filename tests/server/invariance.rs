@@ -1,5 +1,5 @@
-//! Same request, same bytes: alone, in company, with any chunk size, after a prefix hit, after preemption, with one
-//! thread or two.
+//! Same request, same bytes: alone, in company, with any chunk size, after a prefix hit, after preemption, with guesses ahead, with
+//! one thread or two.
 
 use crate::http::{completion_stream, post};
 use crate::process::Server;
@@ -90,6 +90,20 @@ fn chunks_threads_and_static_batches_change_no_byte() {
         let server = Server::start("qwen3", flags);
         assert_eq!(texts_alone(&server), reference, "{flags:?}");
         assert_company_changes_nothing(&server, &reference, 2);
+    }
+}
+
+#[test]
+fn guessing_ahead_changes_no_byte() {
+    let alone = texts_alone(&Server::start("llama", &[]));
+    let server = Server::start("llama", &["--speculate", "ngram"]);
+    assert_eq!(texts_alone(&server), alone);
+    assert_company_changes_nothing(&server, &alone, 2);
+    for metric in [
+        "ropeteam_draft_tokens_total",
+        "vllm:spec_decode_num_draft_tokens_total",
+    ] {
+        assert!(server.metric(metric) > 0.0, "else the test proves nothing");
     }
 }
 

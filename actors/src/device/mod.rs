@@ -205,7 +205,9 @@ impl Life {
         let start = clock.now();
         self.executor.step(plan, &mut self.output)?;
         let end = clock.now();
-        let updates = self.core.apply(&self.output, end)?;
+        let updates = self
+            .core
+            .apply(&self.output, end, self.executor.threads())?;
         Ok(Some(Turn {
             updates,
             began,
@@ -217,7 +219,9 @@ impl Life {
     fn run(&mut self, plan: &StepPlan, began: Time, clock: Clock) -> Result<Turn, DeviceFault> {
         self.executor.step(plan, &mut self.output)?;
         let end = clock.now();
-        let updates = self.core.apply(&self.output, end)?;
+        let updates = self
+            .core
+            .apply(&self.output, end, self.executor.threads())?;
         Ok(Turn {
             updates,
             began,

@@ -68,6 +68,11 @@ impl Engine {
         lives.into_iter().map(status).collect()
     }
 
+    /// Totals and rates. When they come, the `metrics` recorder is up to date with all that was published before the call.
+    pub async fn metrics(&self) -> Option<MetricsView> {
+        self.metrics.send(Snapshot::<MetricsView>::new()).await.ok()
+    }
+
     /// Everything there is to see.
     pub async fn snapshot(&self) -> EngineView {
         let (scheduler, supervisor, metrics, living) = tokio::join!(
@@ -75,7 +80,7 @@ impl Engine {
                 .scheduler
                 .send(Snapshot::<SchedulerSnapshot>::new()),
             self.supervisor.send(Snapshot::<SupervisorView>::new()),
-            self.metrics.send(Snapshot::<MetricsView>::new()),
+            self.metrics(),
             self.supervisor.send(LivingDevices),
         );
         let mut devices = Vec::new();
@@ -92,7 +97,7 @@ impl Engine {
             scheduler: scheduler.ok(),
             supervisor: supervisor.ok(),
             devices,
-            metrics: metrics.ok(),
+            metrics,
             sessions: self.shared.sessions.load(Ordering::Relaxed),
             lost_events: self.shared.bus.lost(),
         }

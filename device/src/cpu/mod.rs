@@ -98,6 +98,14 @@ impl Device for CpuDevice {
         }
     }
 
+    fn host_threads(&self) -> usize {
+        self.machine.threads()
+    }
+
+    fn run_on_host(&mut self, tasks: usize, task: &(dyn Fn(usize) + Sync)) {
+        self.machine.run(tasks, task);
+    }
+
     fn load_linear(
         &mut self,
         parts: &[TensorView<'_>],

@@ -1,33 +1,36 @@
-//! Taking a step's result in: the next token of each sequence that computed its last one, and what was asked about it.
+//! Taking a step's result in: the next tokens of each sequence that computed its last one, and what was asked about them.
 
 use super::sequence::Sequence;
 use super::{DeviceCore, SeqUpdate};
-use crate::executor::{DeviceFault, FaultKind};
+use crate::executor::{DeviceFault, FaultKind, ForkJoin};
 use crate::ids::TokenId;
 use crate::plan::{Chunk, ChunkResult, StepOutput, Want};
 use crate::sampling::{BadLogits, Sampler, logprobs};
 use crate::work::{DeviceFinish, PromptTokenLogprob, SampledToken};
+use std::sync::Mutex;
+
+/// Below so many logits rows the choices are made on one thread: to wake another takes as long.
+const SHARED_FROM_ROWS: usize = 4;
+/// Parts per thread, so that a late thread's share can be taken over by another.
+const PARTS_PER_THREAD: usize = 2;
 
 impl DeviceCore {
     /// Applies `output` to the running sequences; those that end leave.
-    pub(super) fn take_in(&mut self, output: &StepOutput) -> Result<Vec<SeqUpdate>, DeviceFault> {
+    pub(super) fn take_in(
+        &mut self,
+        output: &StepOutput,
+        threads: Option<&mut dyn ForkJoin>,
+    ) -> Result<Vec<SeqUpdate>, DeviceFault> {
         check_shape(&self.plan.chunks, output, self.capacity.vocab)?;
-        let length_limit = self.capacity.length_limit().tokens;
+        self.choose_tokens(output, threads);
         let mut updates = Vec::with_capacity(self.plan.chunks.len());
         for seq in &mut self.running {
-            let Some(chunk) = seq.chunk.take() else {
+            if seq.chunk.take().is_none() {
                 continue;
-            };
-            let planned = &self.plan.chunks[chunk];
-            seq.computed += planned.tokens.len() as u32;
+            }
             seq.share_full_blocks(&mut self.kv, &mut self.tokens);
-            let step = ChunkOutput {
-                chunk: planned,
-                result: output.results[chunk],
-                output,
-            };
-            let token = step.take_in(seq, &mut self.sampler, length_limit);
-            updates.extend(update(seq, token));
+            self.stats.accepted_tokens += seq.accepted;
+            updates.extend(update(seq));
         }
         self.running.retain_mut(|seq| {
             let stays = seq.finish.is_none();
@@ -38,22 +41,83 @@ impl DeviceCore {
         });
         Ok(updates)
     }
+
+    /// Chooses the tokens of all sequences. Each choice depends on its own sequence alone, so they are made side by side.
+    fn choose_tokens(&mut self, output: &StepOutput, threads: Option<&mut dyn ForkJoin>) {
+        let step = StepResult {
+            chunks: &self.plan.chunks,
+            output,
+            length_limit: self.capacity.length_limit().tokens,
+        };
+        let rows = output.logits.len() / output.vocab.max(1);
+        let threads = threads.filter(|threads| threads.threads() > 1 && rows >= SHARED_FROM_ROWS);
+        let parts = threads
+            .as_ref()
+            .map_or(1, |t| t.threads() * PARTS_PER_THREAD);
+        if self.samplers.len() < parts {
+            self.samplers.resize_with(parts, Sampler::default);
+        }
+        let part_len = self.running.len().div_ceil(parts).max(1);
+        match threads {
+            None => step.take_in_all(&mut self.running, &mut self.samplers[0]),
+            Some(threads) => {
+                let parts = self.running.chunks_mut(part_len).zip(&mut self.samplers);
+                let parts: Vec<_> = parts.map(Mutex::new).collect();
+                threads.run(parts.len(), &|index| {
+                    // Each part is taken by one task; a panic in another one ends the step anyway.
+                    let mut part = parts[index].lock().expect("its task locks it once");
+                    let (seqs, sampler) = &mut *part;
+                    step.take_in_all(seqs, sampler);
+                });
+            }
+        }
+    }
 }
 
 /// What there is to tell about a sequence after a step.
-fn update(seq: &mut Sequence, token: Option<SampledToken>) -> Option<SeqUpdate> {
+fn update(seq: &mut Sequence) -> Option<SeqUpdate> {
+    let tokens = std::mem::take(&mut seq.fresh);
     let started = if seq.announced { None } else { seq.started };
     seq.announced = true;
-    if started.is_none() && token.is_none() && seq.finish.is_none() {
+    if started.is_none() && tokens.is_empty() && seq.finish.is_none() {
         return None;
     }
+    let prompt_logprobs = match tokens.is_empty() {
+        true => None,
+        false => seq.prompt_logprobs.take(),
+    };
     Some(SeqUpdate {
         seq: seq.work.seq,
         started,
-        prompt_logprobs: token.as_ref().and_then(|_| seq.prompt_logprobs.take()),
-        tokens: token.into_iter().collect(),
+        prompt_logprobs,
+        tokens,
         finish: seq.finish,
     })
+}
+
+/// A step's plan and what it brought.
+#[derive(Clone, Copy)]
+struct StepResult<'a> {
+    chunks: &'a [Chunk],
+    output: &'a StepOutput,
+    /// Bounds prompt and output together.
+    length_limit: u32,
+}
+
+impl<'a> StepResult<'a> {
+    fn take_in_all(self, seqs: &mut [Sequence], sampler: &mut Sampler) {
+        for seq in seqs {
+            let Some(index) = seq.chunk else { continue };
+            let chunk = ChunkOutput {
+                chunk: &self.chunks[index],
+                result: self.output.results[index],
+                output: self.output,
+            };
+            if chunk.take_in(seq, sampler, self.length_limit).is_err() {
+                seq.finish = Some(DeviceFinish::BadLogits);
+            }
+        }
+    }
 }
 
 /// A chunk and what it got.
@@ -65,40 +129,58 @@ struct ChunkOutput<'a> {
 }
 
 impl ChunkOutput<'_> {
-    /// Notes the prompt's log-probabilities and, if the chunk reached the sequence's end, its next token.
+    /// Notes the prompt's log-probabilities and, if the chunk reached the sequence's end, its next token, and the tokens behind that
+    /// for as long as they are the guessed ones: the row behind a right guess is the very row that a step of its own would bring.
     fn take_in(
         self,
         seq: &mut Sequence,
         sampler: &mut Sampler,
         length_limit: u32,
-    ) -> Option<SampledToken> {
-        let token = self.note_prompt(seq).and_then(|()| match seq.open() {
-            0 => self.next_token(seq, sampler).map(Some),
-            _ => Ok(None),
-        });
-        match token {
-            Ok(Some(token)) => {
-                seq.prefilling = false;
-                seq.push(token.id, length_limit);
-                Some(token)
-            }
-            Ok(None) => None,
-            Err(_) => {
-                seq.finish = Some(DeviceFinish::BadLogits);
-                None
-            }
+    ) -> Result<(), BadLogits> {
+        let drafts = seq.drafts as usize;
+        let known = self.chunk.tokens.len() - drafts;
+        seq.computed += known as u32;
+        seq.accepted = 0;
+        self.note_prompt(seq)?;
+        if seq.open() > 0 {
+            return Ok(());
         }
+        seq.prefilling = false;
+        for row in 0..=drafts {
+            let token = self.next_token(row, seq, sampler)?;
+            let guessed = self.chunk.tokens.get(known + row) == Some(&token.id);
+            seq.push(token.id, length_limit);
+            seq.fresh.push(token);
+            seq.accepted += u32::from(guessed);
+            if !guessed || seq.finish.is_some() {
+                break;
+            }
+            seq.computed += 1;
+        }
+        seq.eagerness.learn(seq.drafts, seq.accepted);
+        Ok(())
     }
 
-    fn next_token(self, seq: &Sequence, sampler: &mut Sampler) -> Result<SampledToken, BadLogits> {
+    /// The token that follows the chunk's own tokens and its first `right` guesses.
+    fn next_token(
+        self,
+        right: usize,
+        seq: &Sequence,
+        sampler: &mut Sampler,
+    ) -> Result<SampledToken, BadLogits> {
         let plain = |id| SampledToken {
             id,
             logprob: None,
             top: Vec::new(),
         };
+        let at = |first: usize, count: usize| first + count - 1 - seq.drafts as usize + right;
         let row = match self.result {
             ChunkResult::Best(id) => return Ok(plain(id)),
-            ChunkResult::Logits { first, count } => self.output.row(first + count - 1),
+            ChunkResult::BestOfEach { first, count } => {
+                let best = self.output.best[at(first, count)];
+                return best.map(plain).ok_or(BadLogits::NoCandidate);
+            }
+            ChunkResult::Logits { first, count } => self.output.row(at(first, count)),
             ChunkResult::Nothing => return Err(BadLogits::NoCandidate),
         };
         let id = sampler.choose(row, seq.context())?;
@@ -163,6 +245,11 @@ fn check_shape(chunks: &[Chunk], output: &StepOutput, vocab: u32) -> Result<(), 
         let fits = match (chunk.want, *result) {
             (Want::Nothing | Want::Argmax, ChunkResult::Nothing) => true,
             (Want::Argmax, ChunkResult::Best(TokenId(id))) => id < vocab,
+            (Want::AllArgmax, ChunkResult::BestOfEach { first, count }) => {
+                let best = output.best.get(first..).and_then(|best| best.get(..count));
+                let known = |best: &[Option<TokenId>]| best.iter().flatten().all(|id| id.0 < vocab);
+                count == chunk.tokens.len() && best.is_some_and(known)
+            }
             (Want::LastLogits, ChunkResult::Logits { first, count: 1 }) => has_rows(first, 1),
             (Want::AllLogits, ChunkResult::Logits { first, count }) => {
                 count == chunk.tokens.len() && has_rows(first, count)

@@ -3,6 +3,7 @@
 //! Placement among several devices is the scheduler's business (`scheduler`).
 
 mod apply;
+mod drafts;
 mod planner;
 mod report;
 mod sequence;
@@ -12,9 +13,10 @@ pub use report::{DeviceSnapshot, Load, SeqState, SeqView, StepStats};
 pub use update::{SeqStarted, SeqUpdate};
 
 use crate::batching::BatchLimits;
-use crate::executor::{Capacity, DeviceFault};
+use crate::executor::{Capacity, DeviceFault, ForkJoin};
 use crate::ids::{BlockId, SeqId, TokenId};
 use crate::kv::KvSpace;
+use crate::pace::{StepLoad, StepPace};
 use crate::plan::{Chunk, StepOutput, StepPlan};
 use crate::sampling::Sampler;
 use crate::time::Time;
@@ -34,18 +36,22 @@ pub struct DeviceCore {
     running: Vec<Sequence>,
     /// Sequences that hold none: preempted ones first, each part by rank.
     waiting: VecDeque<Sequence>,
-    sampler: Sampler,
+    /// One for each part of a step's choices that are made side by side.
+    samplers: Vec<Sampler>,
     plan: StepPlan,
     stats: StepStats,
+    pace: StepPace,
+    planned_at: Time,
     in_flight: bool,
     last_step_at: Option<Time>,
     assigned: u64,
     preemptions: u64,
     prefix_hit_tokens: u64,
     prefix_queried_tokens: u64,
-    /// Room that is used again: chunks of former plans, a sequence's tokens, blocks found by a lookup.
+    /// Room that is used again: chunks of former plans, a sequence's tokens, guesses, blocks found by a lookup.
     spare_chunks: Vec<Chunk>,
     tokens: Vec<TokenId>,
+    drafts: Vec<TokenId>,
     found_blocks: Vec<BlockId>,
 }
 
@@ -87,9 +93,11 @@ impl DeviceCore {
             capacity,
             running: Vec::new(),
             waiting: VecDeque::new(),
-            sampler: Sampler::default(),
+            samplers: Vec::new(),
             plan: StepPlan::default(),
             stats: StepStats::default(),
+            pace: StepPace::default(),
+            planned_at: Time::default(),
             in_flight: false,
             last_step_at: None,
             assigned: 0,
@@ -98,6 +106,7 @@ impl DeviceCore {
             prefix_queried_tokens: 0,
             spare_chunks: Vec::new(),
             tokens: Vec::new(),
+            drafts: Vec::new(),
             found_blocks: Vec::new(),
         }
     }
@@ -159,6 +168,7 @@ impl DeviceCore {
     pub fn plan(&mut self, now: Time) -> Option<&StepPlan> {
         assert!(!self.in_flight, "the planned step was applied");
         self.make_plan(now);
+        self.planned_at = now;
         self.prefix_hit_tokens += u64::from(self.stats.prefix_hit_tokens);
         self.prefix_queried_tokens += u64::from(self.stats.prefix_queried_tokens);
         self.in_flight = !self.plan.chunks.is_empty();
@@ -170,13 +180,23 @@ impl DeviceCore {
         &self.stats
     }
 
-    /// Takes the result of the planned step in: chooses tokens and ends sequences.
+    /// Takes the result of the planned step in: chooses tokens, on `threads` if there are any, and ends sequences.
     ///
     /// # Errors
     /// A `DeviceFault` when `output` does not fit the plan: the executor is broken, the core must be given up.
-    pub fn apply(&mut self, output: &StepOutput, now: Time) -> Result<Vec<SeqUpdate>, DeviceFault> {
+    pub fn apply(
+        &mut self,
+        output: &StepOutput,
+        now: Time,
+        threads: Option<&mut dyn ForkJoin>,
+    ) -> Result<Vec<SeqUpdate>, DeviceFault> {
         assert!(self.in_flight, "a step was planned");
-        let updates = self.take_in(output)?;
+        let load = StepLoad {
+            decode_seqs: self.stats.decode_seqs,
+            prefill_tokens: self.stats.prefill_tokens,
+        };
+        self.pace.learn(load, now.since(self.planned_at));
+        let updates = self.take_in(output, threads)?;
         self.in_flight = false;
         self.last_step_at = Some(now);
         Ok(updates)

@@ -8,7 +8,7 @@ use super::DeviceCore;
 use super::sequence::Sequence;
 use super::update::SeqStarted;
 use crate::batching::PrefillBudget;
-use crate::plan::Chunk;
+use crate::plan::{Chunk, Want};
 use crate::time::Time;
 
 impl DeviceCore {
@@ -22,12 +22,26 @@ impl DeviceCore {
         }
         let decoding = self.running.iter().filter(|seq| !seq.prefilling).count() as u32;
         let decoding = if decode { decoding } else { 0 };
-        let mut budget = self.limits.prefill_budget(&self.capacity, decoding);
+        let mut budget = self.prefill_budget(decoding);
         self.admit(&budget);
         if decode {
-            self.plan_decodes();
+            self.plan_decodes(decoding);
         }
         self.plan_prefills(&mut budget, now);
+    }
+
+    /// What a step in which `decoding` sequences decode has left for prompts: the limits, and what keeps the step from becoming too long
+    /// for those that decode.
+    fn prefill_budget(&self, decoding: u32) -> PrefillBudget {
+        let mut budget = self.limits.prefill_budget(&self.capacity, decoding);
+        if decoding > 0 {
+            let prefilling = self.running.iter().filter(|seq| seq.prefilling).count();
+            let behind = (prefilling + self.waiting.len()) as u32;
+            let stretch = self.limits.select.stretch(decoding, behind);
+            let tokens = self.pace.prefill_tokens(stretch);
+            budget.tokens = budget.tokens.min(tokens.unwrap_or(u32::MAX));
+        }
+        budget
     }
 
     /// A static batch decodes only after all its prompts are computed.
@@ -141,14 +155,20 @@ impl DeviceCore {
         prefilling.map(saved).any(|saved| saved >= most)
     }
 
-    fn plan_decodes(&mut self) {
+    fn plan_decodes(&mut self, decoding: u32) {
+        let share = self.draft_share(decoding);
         for at in 0..self.running.len() {
-            if !self.running[at].prefilling {
-                self.push_chunk(at, 1);
-                self.stats.decode_tokens += 1;
-                self.stats.decode_seqs += 1;
+            if self.running[at].prefilling {
+                continue;
             }
+            self.draft(at, share);
+            self.push_chunk(at, 1);
+            self.stats.decode_tokens += 1;
+            self.stats.decode_seqs += 1;
+            self.stats.draft_tokens += self.drafts.len() as u32;
+            self.stats.draft_seqs += u32::from(!self.drafts.is_empty());
         }
+        self.drafts.clear();
     }
 
     fn plan_prefills(&mut self, budget: &mut PrefillBudget, now: Time) {
@@ -185,18 +205,25 @@ impl DeviceCore {
         }
     }
 
-    /// Appends a chunk of the next `tokens` tokens of running sequence number `at` to the plan. Its buffers were used before.
+    /// Appends a chunk of the next `tokens` tokens of running sequence number `at` to the plan, and of the guesses behind them. Its
+    /// buffers were used before.
     fn push_chunk(&mut self, at: usize, tokens: u32) {
         let seq = &mut self.running[at];
         let (start, end) = (seq.computed, seq.computed + tokens);
         let mut chunk = self.spare_chunks.pop().unwrap_or_else(Chunk::empty);
         chunk.seq = seq.work.seq;
         chunk.start = start;
-        chunk.want = seq.want(end);
+        seq.drafts = self.drafts.len() as u32;
+        chunk.want = match (seq.want(end), seq.drafts) {
+            (want, 0) => want,
+            (Want::Argmax, _) => Want::AllArgmax,
+            (_, _) => Want::AllLogits,
+        };
         chunk.tokens.clear();
         seq.copy_tokens(start, end, &mut chunk.tokens);
+        chunk.tokens.extend_from_slice(&self.drafts);
         chunk.blocks.clear();
-        let blocks = self.kv.pool().blocks_for(end as usize) as usize;
+        let blocks = self.kv.pool().blocks_for((end + seq.drafts) as usize) as usize;
         chunk.blocks.extend_from_slice(&seq.table[..blocks]);
         seq.chunk = Some(self.plan.chunks.len());
         self.plan.chunks.push(chunk);

@@ -41,8 +41,14 @@ impl Load {
 pub struct StepStats {
     /// Prompt (and replayed) tokens computed.
     pub prefill_tokens: u32,
-    /// Tokens computed by decoding, one per sequence.
+    /// Tokens computed by decoding, one per sequence; guesses are counted apart.
     pub decode_tokens: u32,
+    /// Guessed tokens that were computed behind those.
+    pub draft_tokens: u32,
+    /// Sequences with a guess.
+    pub draft_seqs: u32,
+    /// Guesses that were right; known when the step is applied.
+    pub accepted_tokens: u32,
     /// Sequences with a prefill chunk.
     pub prefill_seqs: u32,
     /// Sequences that decode.

@@ -5,8 +5,9 @@ use crate::ids::{BlockId, SeqId, TokenId};
 use crate::kv::KvSpace;
 use crate::plan::Want;
 use crate::sampling::{Context, TokenCounts};
+use crate::speculate::Eagerness;
 use crate::time::Time;
-use crate::work::{DeviceFinish, PromptTokenLogprob, Work};
+use crate::work::{DeviceFinish, PromptTokenLogprob, SampledToken, Work};
 
 /// Who goes first, lowest first. The same on every device, so that a sequence keeps its place after a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,6 +35,14 @@ pub(super) struct Sequence {
     unsharable: bool,
     /// Its chunk in the planned step.
     pub chunk: Option<usize>,
+    /// Guesses at the end of that chunk.
+    pub drafts: u32,
+    /// How many of them were right.
+    pub accepted: u32,
+    /// What the step brought, until it is told.
+    pub fresh: Vec<SampledToken>,
+    /// How many guesses are worth trying.
+    pub eagerness: Eagerness,
     /// Set when its first step was planned.
     pub started: Option<SeqStarted>,
     /// `started` was told.
@@ -67,6 +76,10 @@ impl Sequence {
             shared: 0,
             unsharable: false,
             chunk: None,
+            drafts: 0,
+            accepted: 0,
+            fresh: Vec::new(),
+            eagerness: Eagerness::default(),
             started: None,
             announced: false,
             finish: None,
@@ -143,6 +156,14 @@ impl Sequence {
             true => Want::Argmax,
             false => Want::LastLogits,
         }
+    }
+
+    /// How many tokens it would have guessed in the next step. The token behind the last right guess must still be one that it may have.
+    pub fn drafts_wanted(&self, length_limit: u32) -> u32 {
+        let open_output = self.work.max_tokens - self.work.output.len() as u32;
+        let open_length = length_limit - self.len();
+        let most = open_output.min(open_length).saturating_sub(1);
+        self.eagerness.drafts().min(most)
     }
 
     /// Tokens that must not come next.

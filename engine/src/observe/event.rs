@@ -145,6 +145,12 @@ pub struct StepDone {
     pub prefill_tokens: u32,
     /// Tokens computed by decoding.
     pub decode_tokens: u32,
+    /// Guessed tokens computed behind those.
+    pub draft_tokens: u32,
+    /// Sequences with a guess.
+    pub draft_seqs: u32,
+    /// Guesses that were right.
+    pub accepted_tokens: u32,
     /// Sequences with a prefill chunk.
     pub prefill_seqs: u32,
     /// Sequences that decoded.

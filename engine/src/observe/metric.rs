@@ -132,6 +132,12 @@ metrics! {
         "Prompt tokens found in the prefix cache.";
     PREFIX_CACHE_QUERIES = "ropeteam_prefix_cache_queries_total", Counter, Count, ["device"],
         "Prompt tokens looked up in the prefix cache.";
+    DRAFTS = "ropeteam_drafts_total", Counter, Count, ["device"],
+        "Guesses at what a sequence goes on with, each of one or more tokens.";
+    DRAFT_TOKENS = "ropeteam_draft_tokens_total", Counter, Count, ["device"],
+        "Guessed tokens that were computed.";
+    ACCEPTED_TOKENS = "ropeteam_accepted_tokens_total", Counter, Count, ["device"],
+        "Guessed tokens that were right.";
     DEVICE_UP = "ropeteam_device_up", Gauge, Count, ["device"],
         "1 while the device takes work, else 0.";
     DEVICE_EPOCH = "ropeteam_device_epoch", Gauge, Count, ["device"],

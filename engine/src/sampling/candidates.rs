@@ -14,9 +14,16 @@ pub struct Candidates {
     ids: Vec<TokenId>,
     /// `exp(logit - highest logit)` per candidate, after [`weigh`](Self::weigh).
     pub(super) weights: Vec<f32>,
+    /// Sums of runs of weights, during a draw.
+    pub(super) run_sums: Vec<f64>,
     /// Candidates, as (rank, index), while they are being sorted.
     order: Vec<(f32, u32)>,
+    /// Highest values of the stretches of a row, while its best ones are looked for.
+    highest: Vec<f32>,
 }
+
+/// Length of the stretches of a row whose highest values tell where its best ones can be.
+const STRETCH: usize = 64;
 
 impl Candidates {
     /// Begins with all tokens of `row`, `[vocab]`.
@@ -24,6 +31,43 @@ impl Candidates {
         self.ids.clear();
         self.logits.clear();
         self.logits.extend_from_slice(row);
+    }
+
+    /// Begins with the `k` best tokens of `row`, `[vocab]`, and a few others: all that could be tied with the k-th however the values
+    /// are scaled. One pass over the row, and one over the stretches of it that hold any of them.
+    ///
+    /// # Errors
+    /// When the row holds NaN.
+    pub(super) fn begin_with_best(&mut self, row: &[f32], k: usize) -> Result<(), BadLogits> {
+        if !softmax::highest_of_each(row, STRETCH, &mut self.highest) {
+            return Err(BadLogits::NotANumber);
+        }
+        // Each of the k highest stretches has a value as high as the k-th of them, so the k-th best value is at least that.
+        let lowest = match self.highest.len() {
+            stretches if k < stretches => {
+                self.order.clear();
+                self.order.extend(self.highest.iter().map(|&h| (h, 0)));
+                let by_value = |a: &(f32, u32), b: &(f32, u32)| b.0.total_cmp(&a.0);
+                let (_, kth, _) = self.order.select_nth_unstable_by(k - 1, by_value);
+                // A little below, where scaling could round to the same value.
+                kth.0 - kth.0.abs() * 1e-6
+            }
+            _ => f32::NEG_INFINITY,
+        };
+        self.ids.clear();
+        self.logits.clear();
+        for (at, stretch) in row.chunks(STRETCH).enumerate() {
+            if self.highest[at] < lowest {
+                continue;
+            }
+            for (&logit, id) in stretch.iter().zip(at * STRETCH..) {
+                if logit >= lowest {
+                    self.logits.push(logit);
+                    self.ids.push(TokenId(id as u32));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// How many candidates there are (those at minus infinity included).

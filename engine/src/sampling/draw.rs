@@ -1,6 +1,6 @@
 //! The draw: one candidate by its probability.
 
-use super::softmax::{RUN, run_sum};
+use super::softmax::{RUN, max, weigh_run};
 use super::{BadLogits, Candidates};
 use crate::ids::TokenId;
 
@@ -11,23 +11,47 @@ impl Candidates {
     /// # Errors
     /// When there is NaN, or no candidate above minus infinity.
     pub fn draw(&mut self, uniform: f64) -> Result<TokenId, BadLogits> {
-        let mut left = uniform * self.weigh()?;
-        let mut last_with_weight = 0;
-        for (run, weights) in self.weights.chunks(RUN).enumerate() {
-            let sum = run_sum(weights);
-            if left < sum {
-                return Ok(self.id(run * RUN + index_at(weights, left)));
-            }
-            left -= sum;
-            if sum > 0.0 {
-                last_with_weight = run;
-            }
-        }
-        // Rounding took the number past the sum of all runs: it belongs to the last candidate.
-        let weights = &self.weights[last_with_weight * RUN..];
-        let weights = &weights[..weights.len().min(RUN)];
-        Ok(self.id(last_with_weight * RUN + index_at(weights, f64::INFINITY)))
+        let index = draw_from(&self.logits, 1.0, uniform, &mut self.run_sums)?;
+        Ok(self.id(index))
     }
+}
+
+/// Draws an index of `logits` by the distribution of `logits * scale`. Nothing but a sum per run is stored: the weights of the one run
+/// that is hit are computed twice. `run_sums` is room.
+///
+/// # Errors
+/// As [`Candidates::draw`].
+pub(super) fn draw_from(
+    logits: &[f32],
+    scale: f32,
+    uniform: f64,
+    run_sums: &mut Vec<f64>,
+) -> Result<usize, BadLogits> {
+    let max = max(logits)? * scale;
+    let mut weights = [0.0f32; RUN];
+    run_sums.clear();
+    for run in logits.chunks(RUN) {
+        run_sums.push(weigh_run(run, scale, max, &mut weights[..run.len()]));
+    }
+    let mut left = uniform * run_sums.iter().sum::<f64>();
+    // Rounding may take the number past the sum of all runs: then it belongs to the last candidate.
+    let mut hit = (0, f64::INFINITY);
+    for (run, &sum) in run_sums.iter().enumerate() {
+        if left < sum {
+            hit = (run, left);
+            break;
+        }
+        left -= sum;
+        if sum > 0.0 {
+            hit = (run, f64::INFINITY);
+        }
+    }
+    let (run, left) = hit;
+    let logits = &logits[run * RUN..];
+    let logits = &logits[..logits.len().min(RUN)];
+    let weights = &mut weights[..logits.len()];
+    weigh_run(logits, scale, max, weights);
+    Ok(run * RUN + index_at(weights, left))
 }
 
 /// Index of the weight in which `left` falls; the last one that is not zero if rounding left a rest beyond them all.

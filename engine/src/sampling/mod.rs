@@ -79,9 +79,23 @@ impl Sampler {
     /// When the row holds NaN or plus infinity, or leaves no token above minus infinity.
     pub fn choose(&mut self, row: &[f32], context: Context<'_>) -> Result<TokenId, BadLogits> {
         let candidates = &mut self.candidates;
-        candidates.begin(row);
         let params = context.params;
-        change_logits(candidates.row_mut(), context);
+        let changed = params.changes_logits() || !context.banned.is_empty();
+        let number = random::uniform(params.seed, context.output.len() as u64);
+        // What most requests ask for needs no copy of the row.
+        match (changed, params.is_greedy(), params.top_k as usize) {
+            (false, true, _) => return Ok(TokenId(softmax::argmax(row)? as u32)),
+            (false, false, _) if !params.truncates() => {
+                let scale = temperature::scale(params.temperature);
+                let drawn = draw::draw_from(row, scale, number, &mut candidates.run_sums)?;
+                return Ok(TokenId(drawn as u32));
+            }
+            (false, false, k @ 1..) => candidates.begin_with_best(row, k)?,
+            _ => {
+                candidates.begin(row);
+                change_logits(candidates.row_mut(), context);
+            }
+        }
         if params.is_greedy() {
             return candidates.best();
         }
@@ -93,7 +107,7 @@ impl Sampler {
         min_p::min_p(candidates, params.min_p)?;
         cutoff::epsilon_cutoff(candidates, params.epsilon_cutoff)?;
         cutoff::eta_cutoff(candidates, params.eta_cutoff)?;
-        candidates.draw(random::uniform(params.seed, context.output.len() as u64))
+        candidates.draw(number)
     }
 }
 

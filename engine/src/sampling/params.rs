@@ -87,11 +87,25 @@ impl SamplingParams {
 
     /// Whether the best logit of the model itself decides: nothing changes the order and nothing is drawn.
     pub fn is_plain_greedy(&self) -> bool {
-        self.is_greedy()
-            && !self.counts_tokens()
-            && self.no_repeat_ngram == 0
-            && self.logit_bias.is_empty()
-            && self.suppress_tokens.is_empty()
+        self.is_greedy() && !self.changes_logits()
+    }
+
+    /// Whether logits of single tokens are changed before anything else.
+    pub fn changes_logits(&self) -> bool {
+        self.counts_tokens()
+            || self.no_repeat_ngram > 0
+            || !self.logit_bias.is_empty()
+            || !self.suppress_tokens.is_empty()
+    }
+
+    /// Whether tokens are taken out before the draw.
+    pub fn truncates(&self) -> bool {
+        self.top_k > 0
+            || self.typical_p < 1.0
+            || self.top_p < 1.0
+            || self.min_p > 0.0
+            || self.epsilon_cutoff > 0.0
+            || self.eta_cutoff > 0.0
     }
 
     /// Whether a penalty needs to know the tokens so far.

@@ -1,7 +1,9 @@
 //! The arithmetic of a logits row: maximum, argmax, exponentials and their sum.
-//! Plain loops over fixed lanes, so that the compiler vectorises them and the order of additions depends on nothing but the row.
+//! Plain loops over fixed lanes, so that the compiler vectorises them and the order of additions depends on nothing but the row. They are
+//! compiled once for each instruction set that widens them; every version gives the same bits, since none of them fuses or reorders.
 
 use super::BadLogits;
+use multiversion::multiversion;
 
 /// Accumulators that run side by side.
 const LANES: usize = 16;
@@ -13,6 +15,35 @@ pub(super) const RUN: usize = 512;
 /// # Errors
 /// When the row holds NaN or plus infinity, or nothing above minus infinity.
 pub(super) fn max(row: &[f32]) -> Result<f32, BadLogits> {
+    match highest(row) {
+        None => Err(BadLogits::NotANumber),
+        Some(f32::NEG_INFINITY) => Err(BadLogits::NoCandidate),
+        Some(f32::INFINITY) => Err(BadLogits::NotANumber),
+        Some(best) => Ok(best),
+    }
+}
+
+/// The highest of some values, minus infinity of none; `None` if one is NaN.
+#[multiversion(targets("x86_64+avx512f+avx512vl+avx512dq+avx512bw", "x86_64+avx2"))]
+fn highest(row: &[f32]) -> Option<f32> {
+    highest_in_lanes(row)
+}
+
+/// Writes the highest value of each stretch of `len` values into `found`; false if one is NaN.
+#[multiversion(targets("x86_64+avx512f+avx512vl+avx512dq+avx512bw", "x86_64+avx2"))]
+pub(super) fn highest_of_each(row: &[f32], len: usize, found: &mut Vec<f32>) -> bool {
+    found.clear();
+    for stretch in row.chunks(len) {
+        match highest_in_lanes(stretch) {
+            Some(highest) => found.push(highest),
+            None => return false,
+        }
+    }
+    true
+}
+
+#[inline(always)]
+fn highest_in_lanes(row: &[f32]) -> Option<f32> {
     let (chunks, rest) = row.as_chunks::<LANES>();
     let mut best = [f32::NEG_INFINITY; LANES];
     let mut not_a_number = [false; LANES];
@@ -32,14 +63,8 @@ pub(super) fn max(row: &[f32]) -> Result<f32, BadLogits> {
         .chain(rest)
         .copied()
         .fold(f32::NEG_INFINITY, f32::max);
-    if not_a_number.contains(&true) || rest.iter().any(|value| value.is_nan()) {
-        return Err(BadLogits::NotANumber);
-    }
-    match best {
-        f32::NEG_INFINITY => Err(BadLogits::NoCandidate),
-        f32::INFINITY => Err(BadLogits::NotANumber),
-        best => Ok(best),
-    }
+    let sound = !not_a_number.contains(&true) && !rest.iter().any(|value| value.is_nan());
+    sound.then_some(best)
 }
 
 /// Index of the highest logit, the lowest one among equals.
@@ -56,27 +81,28 @@ pub(super) fn argmax(row: &[f32]) -> Result<usize, BadLogits> {
 
 /// Writes `exp(logit - max)` of every logit into `weights` and returns their sum.
 pub(super) fn exp_weights(logits: &[f32], max: f32, weights: &mut Vec<f32>) -> f64 {
-    weights.clear();
-    weights.extend(logits.iter().map(|&logit| exp(logit - max)));
-    weights.chunks(RUN).map(run_sum).sum()
+    weights.resize(logits.len(), 0.0);
+    let runs = logits.chunks(RUN).zip(weights.chunks_mut(RUN));
+    runs.map(|(logits, weights)| weigh_run(logits, 1.0, max, weights))
+        .sum()
 }
 
 /// Natural log of the sum of the exponentials of a row whose maximum is `max`.
 pub(super) fn log_sum_exp(row: &[f32], max: f32) -> f64 {
-    let mut sum = 0.0f64;
     let mut weights = [0.0f32; RUN];
-    for run in row.chunks(RUN) {
-        let weights = &mut weights[..run.len()];
-        for (weight, &logit) in weights.iter_mut().zip(run) {
-            *weight = exp(logit - max);
-        }
-        sum += run_sum(weights);
-    }
+    let runs = row.chunks(RUN);
+    let sum: f64 = runs
+        .map(|run| weigh_run(run, 1.0, max, &mut weights[..run.len()]))
+        .sum();
     f64::from(max) + sum.ln()
 }
 
-/// Sum of at most [`RUN`] weights.
-pub(super) fn run_sum(weights: &[f32]) -> f64 {
+/// Writes `exp(logit * scale - max)` of at most [`RUN`] logits into as many `weights` and returns their sum.
+#[multiversion(targets("x86_64+avx512f+avx512vl+avx512dq+avx512bw", "x86_64+avx2"))]
+pub(super) fn weigh_run(run: &[f32], scale: f32, max: f32, weights: &mut [f32]) -> f64 {
+    for (weight, &logit) in weights.iter_mut().zip(run) {
+        *weight = exp(logit * scale - max);
+    }
     let (chunks, rest) = weights.as_chunks::<LANES>();
     let mut lanes = [0.0f32; LANES];
     for chunk in chunks {
@@ -84,11 +110,11 @@ pub(super) fn run_sum(weights: &[f32]) -> f64 {
             lanes[lane] += chunk[lane];
         }
     }
-    lanes
-        .iter()
-        .chain(rest)
-        .map(|&weight| f64::from(weight))
-        .sum()
+    let mut sum = 0.0f64;
+    for &weight in lanes.iter().chain(rest) {
+        sum += f64::from(weight);
+    }
+    sum
 }
 
 /// `e^x` for `x <= 0`, within 2e-7 of the true value relatively; exactly 0 below -87 (minus infinity included), NaN for NaN.

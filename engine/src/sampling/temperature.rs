@@ -6,12 +6,18 @@ use super::Candidates;
 /// quotients stay finite.
 pub const GREEDY_BELOW: f32 = 1e-5;
 
-/// Divides the logits by `temperature`, which is at least [`GREEDY_BELOW`].
+/// What the logits are multiplied with, which divides them by `temperature`; that is at least [`GREEDY_BELOW`].
+pub fn scale(temperature: f32) -> f32 {
+    1.0 / temperature
+}
+
+/// Scales the logits.
 pub fn temperature(candidates: &mut Candidates, temperature: f32) {
     if temperature != 1.0 {
+        let scale = scale(temperature);
         candidates
             .logits
             .iter_mut()
-            .for_each(|logit| *logit /= temperature);
+            .for_each(|logit| *logit *= scale);
     }
 }

@@ -230,3 +230,40 @@ fn parameters_out_of_range_are_named() {
         "logit_bias",
     );
 }
+
+/// The general way, without its short cuts.
+fn choose_step_by_step(row: &[f32], params: &SamplingParams) -> Result<TokenId, BadLogits> {
+    let mut candidates = Candidates::default();
+    candidates.begin(row);
+    candidates.max()?;
+    temperature::temperature(&mut candidates, params.temperature);
+    top_k::top_k(&mut candidates, params.top_k);
+    top_p::top_p(&mut candidates, params.top_p)?;
+    candidates.draw(random::uniform(params.seed, 0))
+}
+
+proptest::proptest! {
+    #[test]
+    fn short_cuts_choose_what_the_general_way_chooses(
+        values in proptest::collection::vec(-40i32..40, 1..700), unit in 0.01f32..3.0,
+        k in 0u32..60, nucleus in 0.2f32..2.0, temperature in 0.05f32..3.0, seed in 0u64..1000,
+    ) {
+        let row: Vec<f32> = values.iter().map(|&v| v as f32 * unit).collect();
+        let params = SamplingParams {
+            temperature,
+            top_k: if k == 1 { 2 } else { k },
+            top_p: nucleus.min(1.0),
+            seed,
+            ..SamplingParams::default()
+        };
+        let context = Context {
+            params: &params,
+            prompt: &[],
+            output: &[],
+            counts: None,
+            banned: &[],
+        };
+        let chosen = Sampler::default().choose(&row, context);
+        proptest::prop_assert_eq!(chosen, choose_step_by_step(&row, &params));
+    }
+}

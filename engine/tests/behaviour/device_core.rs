@@ -1,6 +1,6 @@
 //! The device core with a toy executor, one behaviour at a time.
 
-use crate::toy::{Outcomes, ToyDevice, capacity, solo, work};
+use crate::toy::{Outcomes, ToyDevice, capacity, solo, solo_with, work};
 use ropeteam_engine::batching::{BatchLimits, SelectBatch};
 use ropeteam_engine::device_core::{AssignError, SeqState};
 use ropeteam_engine::ids::{SeqId, TokenId};
@@ -238,6 +238,7 @@ fn a_row_without_a_sound_token_ends_its_own_sequence_only() {
     assert_eq!(plan.chunks[0].want, Want::LastLogits);
     assert_eq!(plan.chunks[2].want, Want::Argmax);
     let output = StepOutput {
+        best: Vec::new(),
         results: vec![
             ChunkResult::Logits { first: 0, count: 1 },
             ChunkResult::Best(TokenId(3)),
@@ -246,7 +247,7 @@ fn a_row_without_a_sound_token_ends_its_own_sequence_only() {
         logits: vec![f32::NAN; crate::toy::VOCAB as usize],
         vocab: crate::toy::VOCAB as usize,
     };
-    let updates = device.core.apply(&output, Time::default()).unwrap();
+    let updates = device.core.apply(&output, Time::default(), None).unwrap();
     assert_eq!(updates[0].finish, Some(DeviceFinish::BadLogits));
     assert!(updates[0].tokens.is_empty());
     assert_eq!(
@@ -264,7 +265,7 @@ fn an_output_that_does_not_fit_the_plan_is_a_fault_and_the_works_are_kept() {
     device.core.plan(Time::default()).unwrap();
     let fault = device
         .core
-        .apply(&StepOutput::default(), Time::default())
+        .apply(&StepOutput::default(), Time::default(), None)
         .unwrap_err();
     assert!(fault.detail.contains("0 results for 1 chunks"), "{fault}");
     assert_eq!(device.core.take_all().len(), 1);
@@ -333,4 +334,106 @@ fn a_decoding_sequence_goes_on_while_a_long_prompt_is_computed() {
             }
         }
     }
+}
+
+#[test]
+fn right_guesses_save_steps_and_change_no_token() {
+    let limits = BatchLimits {
+        speculate_rows: 16,
+        ..BatchLimits::default()
+    };
+    let work = work(1, &[1, 2, 3], 60);
+    let habit = 9.0;
+    let mut device = ToyDevice::new(limits, capacity(64, 16), true);
+    device.executor.habit = habit;
+    device.core.assign(work.clone()).unwrap();
+    let (mut outcomes, mut steps, mut drafted, mut accepted) = (Outcomes::default(), 0, 0, 0);
+    while let Some(updates) = device.step() {
+        outcomes.add(updates);
+        device.core.check().unwrap();
+        let stats = device.core.step_stats();
+        (drafted, accepted) = (
+            drafted + stats.draft_tokens,
+            accepted + stats.accepted_tokens,
+        );
+        steps += 1;
+    }
+    assert_eq!(outcomes.0[&SeqId(1)], solo_with(&work, habit));
+    assert_eq!(steps + accepted, 60, "a right guess saves one step");
+    assert!(
+        accepted > 40 && drafted >= accepted,
+        "{accepted} of {drafted}"
+    );
+}
+
+#[test]
+fn a_full_batch_and_a_prompt_leave_no_room_for_guesses() {
+    let limits = BatchLimits {
+        speculate_rows: 4,
+        ..BatchLimits::default()
+    };
+    let mut device = ToyDevice::new(limits, capacity(64, 16), true);
+    device.executor.habit = 9.0;
+    let assign = |device: &mut ToyDevice, seq| {
+        device.core.assign(work(seq, &[1, 2, 3], 400)).unwrap();
+    };
+    let drafts_in_steps = |device: &mut ToyDevice, steps: u32| {
+        let drafts = (0..steps).map(|_| {
+            device.step();
+            device.core.step_stats().draft_tokens
+        });
+        drafts.sum::<u32>()
+    };
+    assign(&mut device, 1);
+    assert!(drafts_in_steps(&mut device, 40) > 0);
+    assign(&mut device, 2);
+    assert_eq!(drafts_in_steps(&mut device, 1), 0, "its prompt is computed");
+    assign(&mut device, 3);
+    drafts_in_steps(&mut device, 1);
+    assert_eq!(drafts_in_steps(&mut device, 20), 0, "3 of 4 rows are taken");
+}
+
+/// Runs steps on a device that takes 8 ms a step with decodes and 0.5 ms a prompt token, as long as `go_on`; returns the times in ms.
+fn timed(device: &mut ToyDevice, clock: &mut f64, go_on: impl Fn(&ToyDevice) -> bool) -> Vec<f64> {
+    let mut times = Vec::new();
+    while go_on(device)
+        && device.step_at(*clock, |stats| {
+            let decode = if stats.decode_seqs > 0 { 8.0 } else { 0.0 };
+            let took = decode + 0.5 * f64::from(stats.prefill_tokens);
+            times.push(took);
+            *clock += took * 1e-3;
+            *clock
+        })
+    {}
+    times
+}
+
+#[test]
+fn a_prompt_beside_decodes_stretches_their_steps_within_bounds_and_alone_fills_its_chunks() {
+    let mut device = device(512, false);
+    let mut clock = 0.0;
+    for seq in 0..4 {
+        device.core.assign(work(seq, &prompt(100), 1000)).unwrap();
+    }
+    let starting = timed(&mut device, &mut clock, |d| {
+        d.core.load().assigned_total < 5
+            && d.core
+                .snapshot()
+                .sequences
+                .iter()
+                .any(|s| s.output_len_tokens < 20)
+    });
+    assert_eq!(starting[0], 200.0, "four prompts at once");
+    device.core.assign(work(9, &prompt(1024), 5)).unwrap();
+    let prefilling = |d: &ToyDevice| {
+        d.core
+            .snapshot()
+            .sequences
+            .iter()
+            .any(|s| s.seq == SeqId(9) && s.output_len_tokens == 0)
+    };
+    let mixed = timed(&mut device, &mut clock, prefilling);
+    let longest = mixed.iter().copied().fold(0.0, f64::max);
+    assert!(longest <= 2.5 * 8.0, "{longest} ms");
+    assert!(mixed.len() <= 1024 / 20, "{} steps", mixed.len());
 }

@@ -1,12 +1,12 @@
 //! The device core under random workloads: every sequence gets the tokens of its solo run.
 
-use crate::toy::{Outcome, Outcomes, ToyDevice, capacity, solo, work};
+use crate::toy::{Outcome, Outcomes, ToyDevice, capacity, solo_with, work};
 use proptest::prelude::*;
 use ropeteam_engine::batching::{BatchLimits, SelectBatch};
 use ropeteam_engine::device_core::DeviceCore;
 use ropeteam_engine::executor::Capacity;
 use ropeteam_engine::ids::{SeqId, TokenId};
-use ropeteam_engine::plan::{StepPlan, Want};
+use ropeteam_engine::plan::{Chunk, StepPlan, Want};
 use ropeteam_engine::sampling::SamplingParams;
 use ropeteam_engine::work::Work;
 use std::collections::{HashMap, HashSet};
@@ -26,6 +26,8 @@ struct Workload {
     limits: BatchLimits,
     capacity: Capacity,
     prefix_cache: bool,
+    /// See `ToyExecutor`.
+    habit: f32,
     /// Steps after which the device is lost and all begins again on a new one.
     faults: HashSet<usize>,
 }
@@ -86,8 +88,9 @@ fn workload() -> impl Strategy<Value = Workload> {
         1u32..40,
     );
     let faults = prop::collection::hash_set(0usize..80, 0..3);
-    (guests, batch, switches, device, faults).prop_map(
-        |(guests, batch, switches, device, faults)| {
+    let guesses = (0u32..40, prop::sample::select(vec![0.0f32, 3.0, 9.0]));
+    (guests, batch, switches, device, faults, guesses).prop_map(
+        |(guests, batch, switches, device, faults, (speculate_rows, habit))| {
             let (decode_first, continuous_batching, prefix_cache) = switches;
             let (spare, block_size, max_step_tokens, max_logits_rows) = device;
             Workload {
@@ -102,6 +105,7 @@ fn workload() -> impl Strategy<Value = Workload> {
                         false => SelectBatch::PrefillFirst,
                     },
                     continuous_batching,
+                    speculate_rows,
                 },
                 capacity: Capacity {
                     // The longest sequence has 109 tokens.
@@ -111,6 +115,7 @@ fn workload() -> impl Strategy<Value = Workload> {
                     ..capacity(0, block_size)
                 },
                 prefix_cache,
+                habit,
                 faults,
             }
         },
@@ -118,16 +123,16 @@ fn workload() -> impl Strategy<Value = Workload> {
 }
 
 fn check_limits(plan: &StepPlan, limits: &BatchLimits, capacity: &Capacity) {
-    // A chunk of one token may be a decode; longer ones are prompts.
-    let prompts = plan
-        .chunks
-        .iter()
-        .map(|c| c.tokens.len())
-        .filter(|&len| len > 1);
+    // A chunk of one token may be a decode, one that wants all of several rows may hold guesses; other long ones are prompts.
+    let lens = plan.chunks.iter().filter(|c| c.tokens.len() > 1);
+    let guesses = |c: &&Chunk| matches!(c.want, Want::AllArgmax | Want::AllLogits);
+    let (guessing, prompts): (Vec<_>, Vec<_>) = lens.partition(guesses);
+    assert!(guessing.iter().all(|c| c.want == Want::AllLogits) || prompts.is_empty());
+    let prompts = prompts.iter().map(|c| c.tokens.len());
     let rows = |want: Want, tokens: usize| match want {
         Want::Nothing => 0,
         Want::Argmax | Want::LastLogits => 1,
-        Want::AllLogits => tokens,
+        Want::AllArgmax | Want::AllLogits => tokens,
     };
     assert!(plan.tokens() <= capacity.max_step_tokens as usize);
     assert!(plan.chunks.len() <= limits.max_running(capacity) as usize);
@@ -159,7 +164,11 @@ fn run(workload: &Workload) -> HashMap<SeqId, Outcome> {
     let Workload {
         limits, capacity, ..
     } = workload;
-    let new = || ToyDevice::new(limits.clone(), capacity.clone(), workload.prefix_cache);
+    let new = || {
+        let mut device = ToyDevice::new(limits.clone(), capacity.clone(), workload.prefix_cache);
+        device.executor.habit = workload.habit;
+        device
+    };
     let (mut device, mut outcomes) = (new(), Outcomes::default());
     for at in 0.. {
         // Each sequence has fewer than 110 tokens, is alone at worst, and may be preempted by each earlier one.
@@ -220,10 +229,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn tokens_do_not_depend_on_company_chunks_cache_preemption_or_faults(workload in workload()) {
+    fn tokens_do_not_depend_on_company_chunks_cache_preemption_guesses_or_faults(workload in workload()) {
         let outcomes = run(&workload);
         for guest in &workload.guests {
-            let expected = solo(&guest.work);
+            let expected = solo_with(&guest.work, workload.habit);
             let outcome = outcomes.get(&guest.work.seq).cloned().unwrap_or_default();
             if outcome.finish.is_some() {
                 prop_assert_eq!(&outcome, &expected);

@@ -2,7 +2,7 @@
 //! table; the logits are a function of it. So a block that is shared wrongly, written twice or read too early changes the tokens.
 
 use ropeteam_engine::batching::BatchLimits;
-use ropeteam_engine::device_core::{DeviceCore, SeqUpdate};
+use ropeteam_engine::device_core::{DeviceCore, SeqUpdate, StepStats};
 use ropeteam_engine::executor::Capacity;
 use ropeteam_engine::ids::{SeqId, TokenId};
 use ropeteam_engine::plan::{Chunk, ChunkResult, StepOutput, StepPlan, Want};
@@ -10,6 +10,7 @@ use ropeteam_engine::sampling::SamplingParams;
 use ropeteam_engine::time::Time;
 use ropeteam_engine::work::{DeviceFinish, PromptTokenLogprob, SampledToken, Work};
 use std::collections::HashMap;
+use std::time::Duration;
 
 pub const VOCAB: u32 = 24;
 
@@ -39,7 +40,7 @@ pub fn work(seq: u64, prompt: &[u32], max_tokens: u32) -> Work {
         cache_salt: 0,
         tenant: "".into(),
         priority: 0,
-        arrived: Time(std::time::Duration::from_secs(seq)),
+        arrived: Time(Duration::from_secs(seq)),
         queue_deadline: None,
     }
 }
@@ -48,6 +49,8 @@ pub struct ToyExecutor {
     block_size: u32,
     vocab: usize,
     kv: Vec<u64>,
+    /// Added to the logit of one token that depends on the last one alone: so much the toy repeats itself.
+    pub habit: f32,
 }
 
 impl ToyExecutor {
@@ -56,38 +59,62 @@ impl ToyExecutor {
             block_size: capacity.block_size,
             vocab: capacity.vocab as usize,
             kv: vec![0; (capacity.blocks * capacity.block_size) as usize],
+            habit: 0.0,
         }
     }
 
     pub fn step(&mut self, plan: &StepPlan, output: &mut StepOutput) {
-        output.vocab = self.vocab;
-        output.logits.clear();
-        output.results.clear();
+        output.begin(self.vocab);
         for chunk in &plan.chunks {
-            let first = output.logits.len() / self.vocab;
-            let hashes: Vec<u64> = (0..chunk.tokens.len())
-                .map(|at| self.compute(chunk, at))
+            let states: Vec<State> = (0..chunk.tokens.len())
+                .map(|at| State {
+                    hash: self.compute(chunk, at),
+                    last: chunk.tokens[at],
+                })
                 .collect();
-            let last = *hashes.last().expect("a chunk has tokens");
-            let wanted = match chunk.want {
-                Want::AllLogits => hashes.as_slice(),
-                Want::LastLogits => &[last],
-                Want::Nothing | Want::Argmax => &[],
-            };
-            for &hash in wanted {
-                output
-                    .logits
-                    .extend((0..self.vocab).map(|token| logit(hash, token)));
-            }
-            output.results.push(match chunk.want {
+            let last = *states.last().expect("a chunk has tokens");
+            let (first_row, first_best) = (output.logits.len() / self.vocab, output.best.len());
+            let count = states.len();
+            let result = match chunk.want {
                 Want::Nothing => ChunkResult::Nothing,
                 Want::Argmax => ChunkResult::Best(self.best(last)),
-                Want::LastLogits | Want::AllLogits => ChunkResult::Logits {
-                    first,
-                    count: wanted.len(),
-                },
-            });
+                Want::AllArgmax => {
+                    let best = states.iter().map(|&state| Some(self.best(state)));
+                    output.best.extend(best);
+                    ChunkResult::BestOfEach {
+                        first: first_best,
+                        count,
+                    }
+                }
+                Want::LastLogits => {
+                    self.push_row(last, output);
+                    ChunkResult::Logits {
+                        first: first_row,
+                        count: 1,
+                    }
+                }
+                Want::AllLogits => {
+                    states
+                        .iter()
+                        .for_each(|&state| self.push_row(state, output));
+                    ChunkResult::Logits {
+                        first: first_row,
+                        count,
+                    }
+                }
+            };
+            output.results.push(result);
         }
+    }
+
+    fn push_row(&self, state: State, output: &mut StepOutput) {
+        let row = (0..self.vocab).map(|token| self.logit(state, token));
+        output.logits.extend(row);
+    }
+
+    fn logit(&self, state: State, token: usize) -> f32 {
+        let usual = (state.last.0 as usize * 5 + 3) % self.vocab;
+        logit(state.hash, token) + if token == usual { self.habit } else { 0.0 }
     }
 
     fn compute(&mut self, chunk: &Chunk, at: usize) -> u64 {
@@ -107,13 +134,21 @@ impl ToyExecutor {
         (block.0 * self.block_size + position % self.block_size) as usize
     }
 
-    fn best(&self, hash: u64) -> TokenId {
-        let better = |best: usize, token: usize| match logit(hash, token) > logit(hash, best) {
+    fn best(&self, state: State) -> TokenId {
+        let logit = |token| self.logit(state, token);
+        let better = |best: usize, token: usize| match logit(token) > logit(best) {
             true => token,
             false => best,
         };
         TokenId((0..self.vocab).fold(0, better) as u32)
     }
+}
+
+/// What the logits behind a token depend on.
+#[derive(Clone, Copy)]
+struct State {
+    hash: u64,
+    last: TokenId,
 }
 
 fn mix(a: u64, b: u64) -> u64 {
@@ -185,8 +220,21 @@ impl ToyDevice {
         check(plan);
         self.executor.step(plan, &mut self.output);
         in_flight(&mut self.core);
-        let updates = self.core.apply(&self.output, Time::default());
+        let updates = self.core.apply(&self.output, Time::default(), None);
         Some(updates.expect("the toy's output fits the plan"))
+    }
+
+    /// One step that is planned at second `now` and done at the one that `done_at` says; false if there is nothing to do.
+    pub fn step_at(&mut self, now: f64, done_at: impl FnOnce(&StepStats) -> f64) -> bool {
+        let time = |seconds| Time(Duration::from_secs_f64(seconds));
+        let Some(plan) = self.core.plan(time(now)) else {
+            return false;
+        };
+        self.executor.step(plan, &mut self.output);
+        let done = time(done_at(self.core.step_stats()));
+        let updates = self.core.apply(&self.output, done, None);
+        updates.expect("the toy's output fits the plan");
+        true
     }
 
     pub fn step(&mut self) -> Option<Vec<SeqUpdate>> {
@@ -206,7 +254,13 @@ impl ToyDevice {
 
 /// What the work brings on a large device of its own without any cache.
 pub fn solo(work: &Work) -> Outcome {
+    solo_with(work, 0.0)
+}
+
+/// The same on a device with that habit.
+pub fn solo_with(work: &Work, habit: f32) -> Outcome {
     let mut device = ToyDevice::new(BatchLimits::default(), capacity(256, 16), false);
+    device.executor.habit = habit;
     device.core.assign(work.clone()).expect("it fits");
     device.run().0.remove(&work.seq).expect("it ran")
 }
