@@ -31,7 +31,8 @@ pub struct EngineConfig {
     pub client_buffer: usize,
     /// Events the slowest subscriber of the bus may leave unread before it loses the oldest.
     pub bus_buffer: usize,
-    /// Threads on which the sessions run.
+    /// Threads on which the sessions run; 0: each on the arbiter that asks for its generation, which suits a caller whose arbiters
+    /// do nothing but pass tokens on, since a token then wakes one thread less.
     pub session_threads: usize,
     /// When a device is restarted, given up or considered stuck.
     pub restart: RestartPolicy,

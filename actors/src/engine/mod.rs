@@ -1,5 +1,6 @@
 //! The engine as a host application holds it: start it inside a running actix `System`, clone the handle freely, generate.
-//! All actors run on arbiters of the engine's own, so the host's arbiters are never blocked.
+//! All actors run on arbiters of the engine's own, so the host's arbiters are never blocked; only sessions may be hosted by their callers
+//! (`EngineConfig::session_threads`).
 
 mod views;
 
@@ -41,10 +42,13 @@ pub struct Engine {
     metrics: Addr<Metrics>,
 }
 
-/// The arbiters on which sessions live, taken in turn.
+/// The arbiters on which sessions live.
 struct Homes {
-    arbiters: Vec<ArbiterHandle>,
+    /// Taken in turn; empty if sessions live with their callers.
+    own: Vec<ArbiterHandle>,
     next: AtomicUsize,
+    /// Where a session lives whose caller has no arbiter.
+    fallback: ArbiterHandle,
 }
 
 /// Why an engine cannot start.
@@ -70,7 +74,7 @@ impl Engine {
         check(&parts)?;
         let clock = Clock::start();
         let bus = Bus::new(config.bus_buffer);
-        let (control, arbiters) = arbiters(&config);
+        let (control, own) = arbiters(&config);
         let devices: Vec<DeviceId> = parts.devices.iter().map(|d| d.id).collect();
         let (state, state_reader) = watch::channel(EngineState {
             devices: devices.len(),
@@ -116,8 +120,9 @@ impl Engine {
             next_seq: Default::default(),
         });
         let homes = Arc::new(Homes {
-            arbiters,
+            own,
             next: AtomicUsize::new(0),
+            fallback: control,
         });
         Ok(Engine {
             shared,
@@ -156,7 +161,7 @@ impl Engine {
             arrived,
             place,
         };
-        let session = Session::start_in_arbiter(self.homes.take(), move |_| Session::new(parts));
+        let session = Session::start_in_arbiter(&self.homes.take(), move |_| Session::new(parts));
         Generation::new(events, Some(session.recipient()))
     }
 
@@ -218,8 +223,12 @@ impl Engine {
 }
 
 impl Homes {
-    fn take(&self) -> &ArbiterHandle {
-        &self.arbiters[self.next.fetch_add(1, Ordering::Relaxed) % self.arbiters.len()]
+    fn take(&self) -> ArbiterHandle {
+        let turn = self.next.fetch_add(1, Ordering::Relaxed);
+        match self.own.len() {
+            0 => Arbiter::try_current().unwrap_or_else(|| self.fallback.clone()),
+            count => self.own[turn % count].clone(),
+        }
     }
 }
 
@@ -236,11 +245,11 @@ fn check(parts: &EngineParts) -> Result<(), StartError> {
         .ok_or(StartError::NoSystem)
 }
 
-/// The arbiter of the scheduler, the supervisor and the metrics, and those of the sessions.
+/// The arbiter of the scheduler, the supervisor and the metrics, and those for sessions alone.
 fn arbiters(config: &EngineConfig) -> (ArbiterHandle, Vec<ArbiterHandle>) {
     match config.hosting {
         Hosting::Threads => {
-            let sessions = (0..config.session_threads.max(1)).map(|_| Arbiter::new().handle());
+            let sessions = (0..config.session_threads).map(|_| Arbiter::new().handle());
             (Arbiter::new().handle(), sessions.collect())
         }
         Hosting::Simulated { .. } => (Arbiter::current(), vec![Arbiter::current()]),

@@ -1,4 +1,5 @@
-//! From a request to prompt ids: tokenising, truncation and every check that needs the limits. Off the arbiters, on a blocking thread.
+//! From a request to prompt ids: tokenising, truncation and every check that needs the limits. Off the arbiters, on a blocking thread,
+//! except for prompts so short that the way there and back would cost more.
 
 use super::context::SessionContext;
 use crate::config::Hosting;
@@ -7,10 +8,14 @@ use crate::state::Limits;
 use ropeteam_engine::ids::TokenId;
 use ropeteam_engine::request::{GenerateRequest, Prompt};
 use ropeteam_engine::text::TextCodec;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// Most choices of one request, whatever its dialect allows: each one is a sequence with a state of its own.
 const MAX_CHOICES: u32 = 1024;
+
+/// Longest text, in bytes, that is tokenised in place: tokenizers take some MB a second, so it stays well under 100 µs.
+const IN_PLACE_BYTES: usize = 256;
 
 /// A request that can be served.
 #[derive(Debug)]
@@ -20,7 +25,7 @@ pub(crate) struct Prepared {
     pub max_tokens: u32,
 }
 
-/// Waits for the limits (that is, for the first device), then tokenises on a blocking thread, a few at a time.
+/// Waits for the limits (that is, for the first device), then tokenises: what is not short on a blocking thread, a few at a time.
 pub(crate) async fn prepared(
     shared: Arc<SessionContext>,
     request: Arc<GenerateRequest>,
@@ -38,9 +43,11 @@ pub(crate) async fn prepared(
         return Err(RequestError::NoDevice);
     }
     let limits = known.limits.ok_or(RequestError::NoDevice)?;
-    if matches!(shared.config.hosting, Hosting::Simulated { .. }) {
-        // A real thread would bring real time, and with it chance, into the simulation.
-        return prepare(&request, &*shared.codec, &limits);
+    // In a simulation a real thread would bring real time, and with it chance.
+    let simulated = matches!(shared.config.hosting, Hosting::Simulated { .. });
+    if simulated || is_short(&request.prompt) {
+        let work = || prepare(&request, &*shared.codec, &limits);
+        return catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(tokenizer_failed()));
     }
     let permit = shared.tokenising.clone().acquire_owned().await;
     let work = move || {
@@ -48,13 +55,18 @@ pub(crate) async fn prepared(
         prepare(&request, &*shared.codec, &limits)
     };
     let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|_| {
-        let message = "the tokenizer failed on it".to_owned();
-        Err(RequestError::Invalid {
-            field: "prompt",
-            message,
-        })
-    })
+    done.unwrap_or_else(|_| Err(tokenizer_failed()))
+}
+
+fn tokenizer_failed() -> RequestError {
+    invalid("prompt", "the tokenizer failed on it")
+}
+
+fn is_short(prompt: &Prompt) -> bool {
+    match prompt {
+        Prompt::Text { text, .. } => text.len() <= IN_PLACE_BYTES,
+        Prompt::Ids(_) => true,
+    }
 }
 
 /// Tokenises and checks.
