@@ -1,6 +1,7 @@
 //! The command line: which commands there are. What each does stands in the file of its name.
 
 mod answer;
+mod bench;
 mod chat;
 mod config;
 mod flags;
@@ -34,6 +35,22 @@ Examples:
   ROPETEAM_LOG_FORMAT=json ropeteam serve --kv-memory 4GiB
 ";
 
+const BENCH_EXAMPLES: &str = "\
+Examples:
+  ropeteam bench --url http://127.0.0.1:1025
+  ropeteam bench --url http://127.0.0.1:1025 --concurrency 64 --input-len 64..256 --html result.html
+  ropeteam bench --url http://127.0.0.1:8000 --dataset sharegpt --dataset-path talks.json
+  ropeteam bench --url http://127.0.0.1:1025 --against http://127.0.0.1:8080 --rounds 3
+  ropeteam bench --compare before.json after.json
+
+Latencies count from the moment a request is due: TTFT to the first event with a token, TPOT from there to the last one over \
+the tokens but one, inter-token between events (a server may put several tokens into one), end to end to the end marker. Token \
+counts are the server's; with a tokenizer they are checked. The exit code is 1 when a request failed.
+
+The flags of the benchmark tool for Ascend's servers are understood too: --DatasetPath, --DatasetType, --ModelName, --ModelPath \
+(the tokenizer), --TestType client, --Http, --Concurrency, --TaskKind, --MaxOutputLen.
+";
+
 const GENERATE_EXAMPLES: &str = "\
 Examples:
   ropeteam generate \"Once upon a time\" --max-tokens 50 --seed 7
@@ -59,6 +76,9 @@ enum Command {
     Generate(Box<generate::GenerateArgs>),
     /// Talk with a model in the terminal
     Chat(Box<chat::ChatArgs>),
+    /// Load a server and measure it
+    #[command(after_help = BENCH_EXAMPLES, args_override_self = true)]
+    Bench(Box<bench::BenchArgs>),
     /// Check, show or list the configuration
     #[command(subcommand)]
     Config(config::ConfigCommand),
@@ -70,6 +90,7 @@ pub fn main() -> ExitCode {
         Command::Serve(args) => serve::run(*args),
         Command::Generate(args) => generate::run(*args),
         Command::Chat(args) => chat::run(*args),
+        Command::Bench(args) => bench::run(*args),
         Command::Config(command) => config::run(command),
     };
     finish(result).into()
@@ -92,7 +113,7 @@ mod tests {
         let mut text = String::new();
         let mut command = Cli::command().term_width(100);
         command.build();
-        for name in ["serve", "generate", "chat", "config"] {
+        for name in ["serve", "generate", "chat", "bench", "config"] {
             let shown = command
                 .find_subcommand_mut(name)
                 .expect("a command")

@@ -1,6 +1,8 @@
 //! Scenarios against the real server process over real sockets, on tiny models.
 
 mod bad_input;
+mod bad_server;
+mod bench;
 mod faults;
 mod http;
 mod invariance;
