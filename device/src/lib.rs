@@ -85,7 +85,7 @@ pub struct Rows {
 }
 
 /// The rows of one sequence in a step.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Segment {
     /// Its first row.
     pub first_row: usize,
@@ -207,6 +207,15 @@ pub trait Device {
 
     /// `out = silu(gate) * up`: x rows are `[gate | up]`, out has half its columns.
     fn silu_mul(&mut self, x: Act, rows: usize, out: Act) -> Result<(), DeviceError>;
+
+    /// `silu_mul`, then `linear`, with the same bits: x `[rows, 2 * in]`, rows `[gate | up]`, out `[rows, out]`.
+    fn gated_linear(
+        &mut self,
+        x: Act,
+        weight: Weight,
+        rows: usize,
+        out: Act,
+    ) -> Result<(), DeviceError>;
 
     /// `x += y` on the leading `rows` rows.
     fn add(&mut self, x: Act, y: Act, rows: usize) -> Result<(), DeviceError>;

@@ -2,12 +2,39 @@
 
 use crate::Machine;
 use crate::aligned::LANES;
+use crate::disjoint::Disjoint;
 use crate::simd::{Bf16, Kernel, Simd};
 
-/// The column with the highest value, lowest among equals, leaving out `holes` (ascending). NaN counts as minus infinity;
-/// `None` when no column is left that holds more than that.
-pub fn argmax(machine: &Machine, row: &[f32], holes: &[u32]) -> Option<u32> {
-    machine.isa.dispatch(Argmax { row, holes })
+/// Rows of logits, and which of their columns count.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidates<'a> {
+    /// The rows.
+    pub x: &'a [f32],
+    /// Width of a row.
+    pub cols: usize,
+    /// Columns from here on do not count.
+    pub limit: usize,
+    /// Columns below `limit` that do not count either, ascending.
+    pub holes: &'a [u32],
+}
+
+/// Per row the column with the highest value, lowest among equals. NaN counts as minus infinity; `None` when no column is left that
+/// holds more than that.
+///
+/// # Panics
+/// When there are fewer rows than places in `out`, or rows are narrower than `limit`.
+pub fn argmax(machine: &mut Machine, rows: Candidates<'_>, out: &mut [Option<u32>]) {
+    let isa = machine.isa;
+    let count = out.len();
+    let out = Disjoint::new(out);
+    machine.pool.run(count, &|row| {
+        let best = isa.dispatch(Argmax {
+            row: &rows.x[row * rows.cols..][..rows.cols][..rows.limit],
+            holes: rows.holes,
+        });
+        // SAFETY: each row belongs to one task.
+        unsafe { out.part(row, 1)[0] = best };
+    });
 }
 
 struct Argmax<'a> {
@@ -59,13 +86,21 @@ mod tests {
     use super::*;
     use crate::Isa;
 
+    /// The row stands between two others.
     fn check(row: &[f32], holes: &[u32], expected: Option<u32>) {
+        let cols = row.len() + 1;
+        let mut x = vec![9.0; 3 * cols];
+        x[cols..][..row.len()].copy_from_slice(row);
         for isa in Isa::all() {
-            assert_eq!(
-                argmax(&Machine::new(isa, 1), row, holes),
-                expected,
-                "{row:?} without {holes:?}"
-            );
+            let rows = Candidates {
+                x: &x,
+                cols,
+                limit: row.len(),
+                holes,
+            };
+            let mut out = [None; 3];
+            argmax(&mut Machine::new(isa, 2), rows, &mut out);
+            assert_eq!(out[1], expected, "{row:?} without {holes:?}");
         }
     }
 

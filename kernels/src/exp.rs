@@ -52,8 +52,8 @@ const TAYLOR: [f32; DEGREE_F32 + 1] = [
     1.540_353e-4,
     1.333_355_8e-3,
     9.618_129e-3,
-    5.550_410_9e-2,
-    0.240_226_51,
+    5.550_411e-2,
+    0.240_226_5,
     std::f32::consts::LN_2,
     1.0,
 ];
@@ -63,7 +63,7 @@ const SHORT: [f32; DEGREE_BF16 + 1] = [
     5.591_786e-2,
     0.240_247_45,
     0.693_121_8,
-    0.999_999_26,
+    0.999_999_3,
 ];
 
 /// 2^x for x <= 127; below -126 the result is 0, NaN stays NaN. How exact it is depends on `DEGREE`.

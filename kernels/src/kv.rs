@@ -8,7 +8,7 @@
 use crate::Machine;
 use crate::aligned::{AlignedLines, LANES, Line};
 use crate::disjoint::Disjoint;
-use crate::pack::pack_pair;
+use crate::simd::{Bf16, Kernel};
 use std::io;
 
 /// What keys and values are held and multiplied as.
@@ -136,53 +136,56 @@ impl KvCache {
     }
 
     /// Stores keys and values of `slots.len()` rows in `layer`. Rows of `kv` are `cols` wide; at column `first_col` stand the
-    /// keys of all heads, then the values. Slots of one block come in ascending order.
+    /// keys of all heads, then the values. Slots of one block come one after the other, in ascending order.
     ///
     /// # Panics
     /// When a slot or the layer lies outside the cache, or the columns outside a row.
     pub fn store(&mut self, machine: &mut Machine, layer: usize, slots: &[u32], kv: Columns<'_>) {
         let shape = self.shape;
         assert!(layer < shape.layers, "layer {layer} of {}", shape.layers);
-        let width = shape.kv_heads * shape.head_dim;
-        let key_lines = self.key_lines();
-        let head_lines = shape.head_lines(self.format);
-        let format = self.format;
+        let outside = |slot: &&u32| **slot as usize / shape.block_size >= shape.blocks;
+        if let Some(slot) = slots.iter().find(outside) {
+            panic!("slot {slot} of {} blocks", shape.blocks);
+        }
+        let (format, key_lines) = (self.format, self.key_lines());
+        let head_lines = shape.head_lines(format);
         let start = self.head_start(layer, 0, 0);
         let lines = Disjoint::new(self.lines.lines_mut());
-        let store_head = |head: usize| {
-            for (slot, row) in slots.iter().zip(kv.x.chunks_exact(kv.cols)) {
-                let (block, offset) = (
-                    *slot as usize / shape.block_size,
-                    *slot as usize % shape.block_size,
-                );
-                assert!(
-                    block < shape.blocks,
-                    "slot {slot} of {} blocks",
-                    shape.blocks
-                );
-                let first = start + (block * shape.kv_heads + head) * head_lines;
-                // SAFETY: each head belongs to one task, which holds one block of it at a time.
-                let (keys, values) =
-                    unsafe { lines.part(first, head_lines) }.split_at_mut(key_lines);
-                let at = kv.first_col + head * shape.head_dim;
-                let (key, value) = (
-                    &row[at..][..shape.head_dim],
-                    &row[at + width..][..shape.head_dim],
-                );
-                store_key(format, keys, key, offset);
-                store_value(format, values, value, offset, shape.groups());
-            }
-        };
-        if slots.len() < ROWS_WORTH_THREADS {
-            (0..shape.kv_heads).for_each(store_head);
-        } else {
-            machine.pool.run(shape.kv_heads, &store_head);
-        }
+        let isa = machine.isa;
+        machine
+            .pool
+            .run(slots.len().div_ceil(ROWS_PER_TASK), &|task| {
+                let from = start_of_block(slots, shape.block_size, task * ROWS_PER_TASK);
+                let to = start_of_block(slots, shape.block_size, (task + 1) * ROWS_PER_TASK);
+                isa.dispatch(StoreRows {
+                    shape,
+                    format,
+                    lines: &lines,
+                    start,
+                    head_lines,
+                    key_lines,
+                    slots: &slots[from..to],
+                    kv: Columns {
+                        x: &kv.x[from * kv.cols..to * kv.cols],
+                        ..kv
+                    },
+                });
+            });
     }
 }
 
-/// Rows below which storing is done before another thread is awake.
-const ROWS_WORTH_THREADS: usize = 32;
+/// Rows that one task stores, give or take a block.
+const ROWS_PER_TASK: usize = 32;
+
+/// The first row from `row` on whose slot lies in another block than that of the row before; one past the last if there is none.
+fn start_of_block(slots: &[u32], block_size: usize, row: usize) -> usize {
+    let block = |row: usize| slots[row] as usize / block_size;
+    let mut row = row.min(slots.len());
+    while 0 < row && row < slots.len() && block(row) == block(row - 1) {
+        row += 1;
+    }
+    row
+}
 
 /// Some columns of rows.
 #[derive(Clone, Copy, Debug)]
@@ -195,6 +198,65 @@ pub struct Columns<'a> {
     pub first_col: usize,
 }
 
+/// Two numbers rounded to bf16 (to nearest, ties to even), the first in the low half. Without a branch, so that loops over it become
+/// vector code.
+#[inline(always)]
+fn pack_pair(first: f32, second: f32) -> u32 {
+    round(first) >> 16 | round(second) & 0xffff_0000
+}
+
+/// The bf16 nearest to a number, as the high half of a word; NaN stays NaN.
+#[inline(always)]
+fn round(x: f32) -> u32 {
+    let bits = x.to_bits();
+    let up = bits.wrapping_add(0x7fff + (bits >> 16 & 1));
+    if x.is_nan() { bits | 0x0040_0000 } else { up }
+}
+
+/// Some rows, all heads.
+struct StoreRows<'a> {
+    shape: Shape,
+    format: Format,
+    lines: &'a Disjoint<'a, Line>,
+    /// Line where the layer starts.
+    start: usize,
+    /// Lines of a head in a block, and those of them that hold keys.
+    head_lines: usize,
+    key_lines: usize,
+    slots: &'a [u32],
+    kv: Columns<'a>,
+}
+
+impl Kernel for StoreRows<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Bf16>(self, _: S) {
+        let Shape {
+            block_size,
+            kv_heads,
+            head_dim,
+            ..
+        } = self.shape;
+        let width = kv_heads * head_dim;
+        for (slot, row) in self.slots.iter().zip(self.kv.x.chunks_exact(self.kv.cols)) {
+            let (block, offset) = (*slot as usize / block_size, *slot as usize % block_size);
+            let (keys, values) = row[self.kv.first_col..][..2 * width].split_at(width);
+            let heads = keys
+                .chunks_exact(head_dim)
+                .zip(values.chunks_exact(head_dim));
+            for (head, (key, value)) in heads.enumerate() {
+                let first = self.start + (block * kv_heads + head) * self.head_lines;
+                // SAFETY: a block belongs to the rows of one task (`start_of_block`), which holds one head of it at a time.
+                let place = unsafe { self.lines.part(first, self.head_lines) };
+                let (key_place, value_place) = place.split_at_mut(self.key_lines);
+                store_key(self.format, key_place, key, offset);
+                store_value(self.format, value_place, value, offset, self.shape.groups());
+            }
+        }
+    }
+}
+
+#[inline(always)]
 fn store_key(format: Format, keys: &mut [Line], key: &[f32], offset: usize) {
     let (group, lane) = (offset / LANES, offset % LANES);
     let steps = key.len().div_ceil(format.inputs_per_line());
@@ -206,13 +268,23 @@ fn store_key(format: Format, keys: &mut [Line], key: &[f32], offset: usize) {
             }
         }
         Format::Bf16 => {
-            for (line, pair) in panel.iter_mut().zip(key.chunks(2)) {
-                line[lane] = pack_pair(pair[0], pair.get(1).copied().unwrap_or(0.0));
+            // Rounded sixteen pairs at a time; a store for each of them has to follow.
+            for (lines, key) in panel.chunks_mut(LANES).zip(key.chunks(2 * LANES)) {
+                let mut padded = [0.0; 2 * LANES];
+                padded[..key.len()].copy_from_slice(key);
+                let mut words = [0; LANES];
+                for (word, pair) in words.iter_mut().zip(padded.as_chunks::<2>().0) {
+                    *word = pack_pair(pair[0], pair[1]);
+                }
+                for (line, word) in lines.iter_mut().zip(words) {
+                    line[lane] = word;
+                }
             }
         }
     }
 }
 
+#[inline(always)]
 fn store_value(format: Format, values: &mut [Line], value: &[f32], offset: usize, groups: usize) {
     let panel_lines = groups * LANES / format.inputs_per_line();
     for (panel, value) in values

@@ -34,7 +34,7 @@ mod simd;
 mod tile;
 
 pub use add::add;
-pub use argmax::argmax;
+pub use argmax::{Candidates, argmax};
 pub use attention::attention;
 pub use dtype::Dtype;
 pub use embed::embed;
@@ -47,4 +47,4 @@ pub use matrix::{Matrix, MatrixId, MatrixStore, Source};
 pub use norm::{Heads, add_rms_norm, head_norm, rms_norm};
 pub use pool::Pool;
 pub use rows::PreparedRows;
-pub use silu::silu_mul;
+pub use silu::{prepare_silu_mul, silu_mul};

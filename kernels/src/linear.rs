@@ -9,15 +9,16 @@ use crate::product::{Product, panels_per_tile};
 use crate::simd::{Int8, Kernel};
 use crate::tile::{Bf16Element, SingleElement, with_rows};
 use crate::{Format, Isa, Machine, Matrix, PreparedRows};
+use std::ops::Range;
 
 /// Rows of one task: their prepared inputs stay in the second-level cache while the panels pass.
 const ROWS_PER_TASK: usize = 96;
 /// Panels of one register tile at most.
 const MAX_PANELS: usize = 4;
+/// So few rows are bound by memory, and need no wide register tile: their panels can be shared out one by one.
+const MEMORY_BOUND_ROWS: usize = 4;
 /// Bytes of panels that all tiles of a task pass over before the next ones: they stay in the first-level cache.
 const BYTES_PER_BLOCK: usize = 24 * 1024;
-/// Bytes of weights worth a task of their own when there are few rows.
-const BYTES_PER_TASK: usize = 96 * 1024;
 
 /// `out = x · weightᵀ + bias`: x is `[rows, inputs]`, out `[rows, outputs]`. x is turned into what the weight's format is
 /// multiplied by (`Format::row_form`) first.
@@ -57,16 +58,18 @@ pub fn linear_prepared(
     let out = Disjoint::new(out);
     for panels in weight.runs() {
         let cut = Cut::new(rows, &panels);
-        machine.pool.run(cut.tasks(), &|task| {
-            let block = Block {
-                isa,
-                x,
-                panels,
-                at: cut.rectangle(task),
-                out: &out,
-                outputs: weight.outputs(),
-            };
-            block.run();
+        machine.pool.run_ranges(cut.tasks(), &|_, tasks| {
+            cut.rectangles(tasks, |at| {
+                let block = Block {
+                    isa,
+                    x,
+                    panels,
+                    at,
+                    out: &out,
+                    outputs: weight.outputs(),
+                };
+                block.run();
+            });
         });
     }
 }
@@ -80,29 +83,40 @@ struct Cut {
 
 impl Cut {
     fn new(rows: usize, panels: &Panels<'_>) -> Self {
-        let panel_bytes = panels.panel_lines * size_of::<Line>();
-        let groups = (BYTES_PER_TASK / (MAX_PANELS * panel_bytes).max(1)).max(1);
-        let groups = if rows < ROWS_PER_TASK / 4 { groups } else { 1 };
         Self {
             rows,
             panels: panels.count(),
-            panels_per_task: MAX_PANELS * groups,
+            panels_per_task: if rows <= MEMORY_BOUND_ROWS {
+                1
+            } else {
+                MAX_PANELS
+            },
         }
     }
 
-    fn tasks(&self) -> usize {
-        self.panels.div_ceil(self.panels_per_task) * self.rows.div_ceil(ROWS_PER_TASK)
+    /// Tasks beside each other.
+    fn columns(&self) -> usize {
+        self.panels.div_ceil(self.panels_per_task)
     }
 
-    fn rectangle(&self, task: usize) -> Rectangle {
-        let columns = self.panels.div_ceil(self.panels_per_task);
-        let first_row = task / columns * ROWS_PER_TASK;
-        let first_panel = task % columns * self.panels_per_task;
-        Rectangle {
-            first_row,
-            end_row: self.rows.min(first_row + ROWS_PER_TASK),
-            first_panel,
-            end_panel: self.panels.min(first_panel + self.panels_per_task),
+    fn tasks(&self) -> usize {
+        self.columns() * self.rows.div_ceil(ROWS_PER_TASK)
+    }
+
+    /// Tasks beside each other make one rectangle.
+    fn rectangles(&self, tasks: Range<usize>, work: impl Fn(Rectangle)) {
+        let columns = self.columns();
+        let mut first = tasks.start;
+        while first < tasks.end {
+            let (row, column) = (first / columns, first % columns);
+            let end_column = columns.min(column + tasks.end - first);
+            work(Rectangle {
+                first_row: row * ROWS_PER_TASK,
+                end_row: self.rows.min((row + 1) * ROWS_PER_TASK),
+                first_panel: column * self.panels_per_task,
+                end_panel: self.panels.min(end_column * self.panels_per_task),
+            });
+            first += end_column - column;
         }
     }
 }

@@ -14,15 +14,12 @@ pub fn rms_norm(machine: &mut Machine, x: &[f32], weight: &[f32], eps: f32, out:
     assert_eq!(x.len(), out.len(), "rows in and out");
     let (isa, cols) = (machine.isa, weight.len());
     machine.for_rows(out, cols, |first, out| {
-        let x = &x[first * cols..];
-        for (x, out) in x.chunks_exact(cols).zip(out.chunks_exact_mut(cols)) {
-            out.copy_from_slice(x);
-            isa.dispatch(NormInPlace {
-                x: out,
-                weight,
-                eps,
-            });
-        }
+        out.copy_from_slice(&x[first * cols..][..out.len()]);
+        isa.dispatch(NormInPlace {
+            x: out,
+            weight,
+            eps,
+        });
     });
 }
 
@@ -43,16 +40,12 @@ pub fn add_rms_norm(
     machine.for_rows(x, cols, |first, x| {
         // SAFETY: the same rows as those of `x`, which belong to one task.
         let residual = unsafe { residual.part(first * cols, x.len()) };
-        for (x, residual) in x
-            .chunks_exact_mut(cols)
-            .zip(residual.chunks_exact_mut(cols))
-        {
-            for (x, sum) in x.iter_mut().zip(residual) {
-                *sum += *x;
-                *x = *sum;
-            }
-            isa.dispatch(NormInPlace { x, weight, eps });
-        }
+        isa.dispatch(AddNorm {
+            x,
+            residual,
+            weight,
+            eps,
+        });
     });
 }
 
@@ -75,14 +68,13 @@ pub fn head_norm(machine: &mut Machine, x: &mut [f32], at: Heads, weight: &[f32]
     let isa = machine.isa;
     machine.for_rows(x, at.cols, |_, x| {
         for row in x.chunks_exact_mut(at.cols) {
-            let heads = &mut row[at.first_col..][..at.heads * weight.len()];
-            for x in heads.chunks_exact_mut(weight.len()) {
-                isa.dispatch(NormInPlace { x, weight, eps });
-            }
+            let x = &mut row[at.first_col..][..at.heads * weight.len()];
+            isa.dispatch(NormInPlace { x, weight, eps });
         }
     });
 }
 
+/// Rows as wide as the weight.
 struct NormInPlace<'a> {
     x: &'a mut [f32],
     weight: &'a [f32],
@@ -93,11 +85,42 @@ impl Kernel for NormInPlace<'_> {
     type Output = ();
     #[inline(always)]
     fn run<S: Bf16>(self, simd: S) {
-        let mean = sum_of_squares(simd, self.x) / self.x.len() as f32;
-        let factor = 1.0 / (mean + self.eps).sqrt();
-        for (x, weight) in self.x.iter_mut().zip(self.weight) {
-            *x = *x * factor * weight;
+        for row in self.x.chunks_exact_mut(self.weight.len()) {
+            norm_row(simd, row, self.weight, self.eps);
         }
+    }
+}
+
+/// Rows and residual, as wide as the weight.
+struct AddNorm<'a> {
+    x: &'a mut [f32],
+    residual: &'a mut [f32],
+    weight: &'a [f32],
+    eps: f32,
+}
+
+impl Kernel for AddNorm<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Bf16>(self, simd: S) {
+        let cols = self.weight.len();
+        let residual = self.residual.chunks_exact_mut(cols);
+        for (row, residual) in self.x.chunks_exact_mut(cols).zip(residual) {
+            for (x, sum) in row.iter_mut().zip(residual) {
+                *sum += *x;
+                *x = *sum;
+            }
+            norm_row(simd, row, self.weight, self.eps);
+        }
+    }
+}
+
+#[inline(always)]
+fn norm_row<S: Simd>(simd: S, row: &mut [f32], weight: &[f32], eps: f32) {
+    let mean = sum_of_squares(simd, row) / row.len() as f32;
+    let factor = 1.0 / (mean + eps).sqrt();
+    for (x, weight) in row.iter_mut().zip(weight) {
+        *x = *x * factor * weight;
     }
 }
 

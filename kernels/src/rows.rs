@@ -31,9 +31,7 @@ impl PreparedRows {
     pub fn fill(&mut self, machine: &mut Machine, form: RowForm, x: &[f32], cols: usize) {
         let isa = machine.isa;
         let rows = x.len().checked_div(cols).unwrap_or(0);
-        let row_words = self.begin(machine, form, rows, cols);
-        let words = &mut self.words[..rows * row_words];
-        machine.for_rows(words, row_words, |first, words| {
+        self.fill_by(machine, form, [rows, cols], |first, words, row_words| {
             let x = &x[first * cols..][..words.len() / row_words * cols];
             isa.dispatch(Prepare {
                 form,
@@ -45,14 +43,24 @@ impl PreparedRows {
         });
     }
 
-    /// Makes room for rows that the caller fills, each by `prepare_row`; returns the words of a row.
-    pub(crate) fn begin(
+    /// Has `rows` rows of `cols` numbers prepared by `work(first_row, words, row_words)`, which gets whole rows and fills each as
+    /// `prepare_row` does.
+    pub(crate) fn fill_by(
         &mut self,
-        machine: &Machine,
+        machine: &mut Machine,
         form: RowForm,
-        rows: usize,
-        cols: usize,
-    ) -> usize {
+        [rows, cols]: [usize; 2],
+        work: impl Fn(usize, &mut [u32], usize) + Sync,
+    ) {
+        let row_words = self.begin(machine, form, rows, cols);
+        let words = &mut self.words[..rows * row_words];
+        machine.for_rows(words, row_words, |first, words| {
+            work(first, words, row_words);
+        });
+    }
+
+    /// Makes room for rows; returns the words of a row.
+    fn begin(&mut self, machine: &Machine, form: RowForm, rows: usize, cols: usize) -> usize {
         let row_words = machine.isa.dispatch(RowWords { form, cols });
         if self.words.len() < rows * row_words {
             self.words.resize(rows * row_words, 0);
@@ -113,7 +121,17 @@ impl Kernel for Prepare<'_> {
     }
 }
 
-/// Prepares one row; `words` is as long as `PreparedRows::begin` said.
+/// Words of `CHUNK` prepared numbers: rows may be prepared in pieces of so many.
+#[inline(always)]
+pub(crate) const fn piece_words<S: Int8>(form: RowForm) -> usize {
+    match form {
+        RowForm::F32 => CHUNK,
+        RowForm::Bf16 => CHUNK / 2 * S::PAIR_WORDS,
+        RowForm::Int8 => chunk_words::<S>(),
+    }
+}
+
+/// Prepares one row, or a piece of one.
 #[inline(always)]
 pub(crate) fn prepare_row<S: Int8>(simd: S, form: RowForm, x: &[f32], words: &mut [u32]) {
     match form {

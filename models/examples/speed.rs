@@ -1,5 +1,5 @@
 //! How fast is a step of a model on the CPU, without any server around it? Prefill of one prompt, decode of one sequence with
-//! little and with much context, decode of batches: median step of each.
+//! little and with much context, decode of batches: the median step of each, and tokens/s over all of them.
 //! `cargo run --release -p ropeteam-models --example speed -- MODEL [PRECISION] [THREADS] [FILTER]`.
 
 use ropeteam_device::{ColumnMask, CpuDevice, CpuOptions, Device, Precision};
@@ -56,12 +56,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut model = Model::load(Path::new(&path), CpuOptions { precision, threads })?;
     println!("loaded in {:.2} s", start.elapsed().as_secs_f64());
     for case in CASES.iter().filter(|case| case.name.contains(&filter)) {
-        let step = model.median_step(case)?;
+        let mut steps = model.steps(case)?;
+        steps.sort();
+        let median = steps[steps.len() / 2].as_secs_f64();
+        let all = steps.iter().sum::<Duration>().as_secs_f64();
         println!(
             "{}: {:.3} ms a step, {:.1} tokens/s",
             case.name,
-            step.as_secs_f64() * 1e3,
-            f64::from(case.sequences * case.rows) / step.as_secs_f64()
+            median * 1e3,
+            f64::from(case.sequences * case.rows * case.steps) / all
         );
     }
     Ok(())
@@ -109,8 +112,8 @@ impl Model {
         })
     }
 
-    /// The median duration of the case's steps, after a step to warm up.
-    fn median_step(&mut self, case: &Case) -> Result<Duration, Box<dyn Error>> {
+    /// Durations of the case's steps, after one to warm up.
+    fn steps(&mut self, case: &Case) -> Result<Vec<Duration>, Box<dyn Error>> {
         self.blocks_each = case.tokens().div_ceil(BLOCK_SIZE) / case.sequences;
         for sequence in 0..case.sequences {
             for start in (0..case.context).step_by(MAX_STEP_TOKENS as usize) {
@@ -132,9 +135,7 @@ impl Model {
                 .collect();
             times.push(self.step(chunks)?);
         }
-        let measured = &mut times[1..];
-        measured.sort();
-        Ok(measured[measured.len() / 2])
+        Ok(times.split_off(1))
     }
 
     fn chunk(&self, sequence: u32, start: u32, rows: u32, want: Want) -> Chunk {

@@ -29,8 +29,6 @@ struct Buffers {
     context: Act,
     /// `[T, 2 * intermediate]`: gate and up.
     gate_up: Act,
-    /// `[T, intermediate]`.
-    gated: Act,
     /// `[L, hidden]`: rows that want logits.
     wanted: Act,
     /// `[L, vocab]`.
@@ -56,7 +54,6 @@ impl Buffers {
             qkv: tokens_by(spec.query_dim() + 2 * spec.kv_dim())?,
             context: tokens_by(spec.query_dim())?,
             gate_up: tokens_by(2 * spec.intermediate)?,
-            gated: tokens_by(spec.intermediate)?,
             wanted: device.alloc(logits_rows, spec.hidden)?,
             logits: device.alloc(logits_rows, spec.vocab)?,
         })
@@ -183,14 +180,10 @@ impl Decoder {
         tokens: usize,
     ) -> Result<Act, DeviceError> {
         let Buffers {
-            hidden,
-            gate_up,
-            gated,
-            ..
+            hidden, gate_up, ..
         } = self.buffers;
         device.linear(hidden, layer.gate_up, tokens, gate_up)?;
-        device.silu_mul(gate_up, tokens, gated)?;
-        device.linear(gated, layer.down, tokens, hidden)?;
+        device.gated_linear(gate_up, layer.down, tokens, hidden)?;
         self.post_norm(device, layer.mlp_post_norm, tokens)
     }
 

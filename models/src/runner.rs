@@ -156,6 +156,7 @@ impl StepExecutor for ModelRunner {
             rows,
             wanted,
             best,
+            ..
         } = &self.step;
         let tokens = StepTokens { ids, rows, wanted };
         let logits = self

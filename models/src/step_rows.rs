@@ -25,6 +25,8 @@ pub(crate) struct StepRows {
     pub wanted: Vec<u32>,
     /// See `wanted`.
     pub best: usize,
+    /// Segments of larger steps, kept for their block tables.
+    spare: Vec<Segment>,
 }
 
 impl StepRows {
@@ -33,13 +35,7 @@ impl StepRows {
         self.ids.clear();
         self.rows.positions.clear();
         self.rows.slots.clear();
-        self.rows
-            .segments
-            .resize_with(plan.chunks.len(), || Segment {
-                first_row: 0,
-                rows: 0,
-                blocks: Vec::new(),
-            });
+        self.resize_segments(plan.chunks.len());
         self.wanted.clear();
         for (index, chunk) in plan.chunks.iter().enumerate() {
             self.add_chunk(index, chunk, limits)?;
@@ -51,6 +47,15 @@ impl StepRows {
             self.wanted.len(),
             limits.logits_rows,
         )
+    }
+
+    fn resize_segments(&mut self, count: usize) {
+        let segments = &mut self.rows.segments;
+        self.spare
+            .extend(segments.drain(count.min(segments.len())..));
+        while segments.len() < count {
+            segments.push(self.spare.pop().unwrap_or_default());
+        }
     }
 
     fn add_chunk(

@@ -19,6 +19,8 @@ struct Case {
     /// Pairs that are rotated.
     pairs: usize,
     interleaved: bool,
+    /// Tokens of each sequence.
+    lengths: [usize; SEQUENCES],
 }
 
 impl Case {
@@ -31,7 +33,14 @@ impl Case {
             window: None,
             pairs: head_dim / 2,
             interleaved: false,
+            lengths: [1, 37, 150, 64],
         }
+    }
+
+    /// With sequences so long that devices may sum them up in pieces.
+    const fn long(mut self) -> Self {
+        self.lengths = [600, 1, 1100, 513];
+        self
     }
 
     const fn window(mut self, window: usize) -> Self {
@@ -69,7 +78,7 @@ impl Case {
     }
 }
 
-const CASES: [Case; 9] = [
+const CASES: [Case; 11] = [
     Case::new(9, 3, 64, 16),
     Case::new(4, 4, 16, 16).rotary(4, true),
     Case::new(8, 1, 32, 4).window(5),
@@ -79,9 +88,11 @@ const CASES: [Case; 9] = [
     Case::new(6, 2, 128, 32).rotary(32, true),
     Case::new(2, 2, 256, 20).window(1),
     Case::new(1, 1, 1, 1).rotary(0, false),
+    Case::new(3, 1, 8, 16).long(),
+    Case::new(2, 2, 4, 16).window(530).long(),
 ];
 const LAYERS: usize = 2;
-const LENGTHS: [usize; 4] = [1, 37, 150, 64];
+const SEQUENCES: usize = 4;
 
 pub(super) fn check(precision: Precision, makes: &[Make<'_>]) {
     for case in CASES {
@@ -122,17 +133,22 @@ enum Ways {
 struct Run {
     session: Session,
     case: Case,
-    /// Per sequence: rows of `qkv` before rotation.
+    /// Per sequence: rows of `qkv` before rotation, to be embedded.
     qkv: Vec<Vec<f32>>,
+    /// The same as the embedding gives them back.
+    held: Vec<Vec<f32>>,
     /// Per sequence: its block table.
     blocks: Vec<Vec<u32>>,
 }
 
 impl Run {
     fn new(mut session: Session, case: Case) -> Self {
-        let qkv =
-            LENGTHS.map(|len| rounded(Precision::Bf16, &session.random.numbers(len * case.cols())));
-        let tables = LENGTHS.map(|len| len.div_ceil(case.block_size));
+        let qkv = case
+            .lengths
+            .map(|len| rounded(Precision::Bf16, &session.random.numbers(len * case.cols())));
+        let held = qkv.iter().map(|qkv| session.embedded(qkv, case.cols()));
+        let held = held.collect();
+        let tables = case.lengths.map(|len| len.div_ceil(case.block_size));
         let mut free = session.random.shuffled(tables.iter().sum::<usize>() + 3);
         let blocks = tables.map(|count| free.split_off(free.len() - count));
         let shape = KvShape {
@@ -151,6 +167,7 @@ impl Run {
             session,
             case,
             qkv: qkv.into(),
+            held,
             blocks: blocks.into(),
         }
     }
@@ -158,13 +175,13 @@ impl Run {
     /// Outputs per sequence, `[len, heads * head_dim]`.
     fn compute(&mut self, way: &Ways) -> Vec<Vec<f32>> {
         self.poison();
-        let mut done = vec![0; LENGTHS.len()];
-        let mut out = vec![Vec::new(); LENGTHS.len()];
+        let mut done = vec![0; SEQUENCES];
+        let mut out = vec![Vec::new(); SEQUENCES];
         let mut random = Random(3);
-        while let Some(unfinished) = (0..LENGTHS.len()).find(|s| done[*s] < LENGTHS[*s]) {
-            let mut step = vec![0; LENGTHS.len()];
+        while let Some(unfinished) = (0..SEQUENCES).find(|s| done[*s] < self.case.lengths[*s]) {
+            let mut step = vec![0; SEQUENCES];
             for (s, rows) in step.iter_mut().enumerate() {
-                let left = LENGTHS[s] - done[s];
+                let left = self.case.lengths[s] - done[s];
                 *rows = match way {
                     Ways::Whole if s == unfinished => left,
                     Ways::Whole => 0,
@@ -259,7 +276,7 @@ impl Run {
 
     fn compare_to_reference(&self, found: &[Vec<f32>]) {
         for (sequence, found) in found.iter().enumerate() {
-            let expected = self.reference(&self.qkv[sequence]);
+            let expected = self.reference(&self.held[sequence]);
             // Probabilities may be rounded to bf16 as well, and so may what the reference did not see rounded.
             let tolerance = match self.session.precision {
                 Precision::F32 => 2e-5,

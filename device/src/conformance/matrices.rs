@@ -1,4 +1,4 @@
-//! Checks of `linear` and `embed`: against the reference, and row by row against the whole batch.
+//! Checks of `linear`, `gated_linear` and `embed`: against the reference, and row by row against the whole batch.
 
 use super::Make;
 use super::numbers::{assert_close, assert_same_bits, bytes, rounded, rounded_rows};
@@ -38,6 +38,9 @@ pub(super) fn check(precision: Precision, makes: &[Make<'_>]) {
         }
     }
     for make in makes {
+        for inputs in [3, 128, 300] {
+            gated(Session::new(make(), precision, 8), inputs);
+        }
         tied(Session::new(make(), precision, 7));
     }
 }
@@ -116,6 +119,30 @@ fn linear(
         );
     }
     found
+}
+
+/// The gate and the product behind it at once and one after the other.
+fn gated(mut session: Session, inputs: usize) {
+    let (rows, outputs) = (19, 37);
+    let weights = bytes(&session.random.numbers(outputs * inputs));
+    let views = [view(&weights, outputs, inputs)];
+    let weight = session
+        .device
+        .load_linear(&views, &[])
+        .expect("load_linear");
+    let values = session.random.numbers(rows * 2 * inputs);
+    let (x, _) = session.filled(&values, 2 * inputs);
+    let (gated, out) = (session.alloc(rows, inputs), session.alloc(rows, outputs));
+    let device = &mut session.device;
+    device.silu_mul(x, rows, gated).expect("silu_mul");
+    device.linear(gated, weight, rows, out).expect("linear");
+    let apart = session.read(out, rows);
+    session
+        .device
+        .gated_linear(x, weight, rows, out)
+        .expect("gated_linear");
+    let what = format!("gated_linear {outputs}x{inputs}");
+    assert_same_bits(&what, &session.read(out, rows), &apart);
 }
 
 /// A table that is embedding and head at once.

@@ -117,6 +117,10 @@ fn operators(device: &mut dyn Device, [table, weight, vector]: [Weight; 3], [x, 
     refused("no such buffer", device.add(x, Act(1000), 1));
     refused("other widths", device.add(x, y, 1));
     refused("silu of another width", device.silu_mul(x, 1, y));
+    refused(
+        "gates of another width",
+        device.gated_linear(x, weight, 1, y),
+    );
 }
 
 fn reads(device: &mut dyn Device, x: Act) {

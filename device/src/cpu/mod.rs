@@ -263,6 +263,24 @@ impl Device for CpuDevice {
         Ok(())
     }
 
+    fn gated_linear(
+        &mut self,
+        x: Act,
+        weight: Weight,
+        rows: usize,
+        out: Act,
+    ) -> Result<(), DeviceError> {
+        let op = "gated_linear";
+        let weight = self.weights.linear(op, weight)?;
+        let inputs = weight.inputs();
+        let cols = [2 * inputs, weight.outputs()];
+        let [x, out] = self.buffers.pair(op, [x, out], rows, cols)?;
+        let (machine, prepared) = (&mut self.machine, &mut self.prepared);
+        kernels::prepare_silu_mul(machine, x, inputs, weight.row_form(), prepared);
+        kernels::linear_prepared(machine, prepared, weight, out);
+        Ok(())
+    }
+
     fn add(&mut self, x: Act, y: Act, rows: usize) -> Result<(), DeviceError> {
         let cols = self.buffers.cols("add", x)?;
         let [x, y] = self.buffers.pair("add", [x, y], rows, [cols; 2])?;
@@ -298,10 +316,15 @@ impl Device for CpuDevice {
         ensure(allowed.limit <= cols, op, || {
             format!("limit {} in rows of {cols}", allowed.limit)
         })?;
-        let rows = self.buffers.range(op, x, first, rows)?.chunks_exact(cols);
-        out.extend(
-            rows.map(|row| kernels::argmax(&self.machine, &row[..allowed.limit], &allowed.holes)),
-        );
+        let candidates = kernels::Candidates {
+            x: self.buffers.range(op, x, first, rows)?,
+            cols,
+            limit: allowed.limit,
+            holes: &allowed.holes,
+        };
+        let start = out.len();
+        out.resize(start + rows, None);
+        kernels::argmax(&mut self.machine, candidates, &mut out[start..]);
         Ok(())
     }
 }

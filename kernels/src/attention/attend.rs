@@ -29,11 +29,11 @@ pub(super) struct Attend<'a> {
     pub view: View<'a>,
     pub splits: Range<usize>,
     pub scratch: &'a mut Scratch,
-    pub into: Into<'a>,
+    pub into: Target<'a>,
 }
 
 /// Where results go.
-pub(super) enum Into<'a> {
+pub(super) enum Target<'a> {
     /// The heads of the output: the splits were all that the unit sees.
     Heads(&'a Disjoint<'a, f32>),
     /// Sums to be joined with those of other splits.
@@ -111,8 +111,8 @@ impl Attend<'_> {
             first = false;
         }
         match &mut self.into {
-            Into::Heads(out) => view.finish_all(simd, &sums[..len], out),
-            Into::Sums(place) => place.copy_from_slice(&sums[..len]),
+            Target::Heads(out) => view.finish_all(simd, &sums[..len], out),
+            Target::Sums(place) => place.copy_from_slice(&sums[..len]),
         }
     }
 }
@@ -166,49 +166,51 @@ impl Split<'_, '_> {
             clear(sums);
         }
         let count = view.unit.count;
-        let tiles = visible_tiles(view);
-        let start = tiles.start.max(index * TILES_PER_SPLIT);
-        let end = tiles.end.min((index + 1) * TILES_PER_SPLIT);
-        for tile in start..end {
-            let tile = view.tile(tile);
+        let visible = visible_tiles(view);
+        let start = visible.start.max(index * TILES_PER_SPLIT);
+        let end = visible.end.min((index + 1) * TILES_PER_SPLIT);
+        for index in start..end {
+            let tile = view.tile(index);
+            let tiles = [&tile, &view.tile((index + 1).min(visible.end - 1))];
             let mut first = 0;
             // Queries are shared out evenly, so that no register tile is left with a thin rest.
             for left in (1..=count.div_ceil(S::TILE.0)).rev() {
                 let queries = (count - first).div_ceil(left);
-                with_rows!(queries, R => self.tile::<S, E, DEGREE, R>(simd, &tile, first));
+                with_rows!(queries, R => self.tile::<S, E, DEGREE, R>(simd, tiles, first));
                 first += queries;
             }
         }
     }
 
-    /// The R queries from `first` on meet a tile.
+    /// The R queries from `first` on meet a tile; the next one is brought nearer.
     #[inline(always)]
     fn tile<S: Bf16, E: Element<S>, const DEGREE: usize, const R: usize>(
         &mut self,
         simd: S,
-        tile: &Tile,
+        tiles: [&Tile; 2],
         first: usize,
     ) {
+        let tile = tiles[0];
         let [start, end] = [self.view.position(first), self.view.position(first + R - 1)];
         let seen = self.view.groups_up_to(tile, end);
         if seen == 0 {
             return;
         }
         let mut scores = [[simd.splat(0.0); GROUPS]; R];
-        self.scores::<S, E, R>(simd, tile, first, &mut scores);
+        self.scores::<S, E, R>(simd, tiles, first, &mut scores);
         if !self.view.sees_all(tile, start, end) {
             self.mask::<S, R>(simd, tile, first, &mut scores);
         }
         let len = self.len;
-        for i in 0..R {
+        for (i, scores) in scores.iter().enumerate() {
             let sums = &mut self.sums[(first + i) * len..][..len];
-            let probabilities = update::<S, DEGREE>(simd, sums, &scores[i]);
+            let probabilities = update::<S, DEGREE>(simd, sums, scores);
             prepare::<S, E>(simd, &probabilities, &mut self.words[i]);
         }
         // Positions that no query sees may hold what an earlier owner of the block left.
-        let last_seen = tile.groups[seen - 1].seen_from(end, None)[1];
+        let last_seen = tile.groups[seen - 1].positions_up_to(end);
         let rows = Values {
-            tile,
+            tiles,
             first,
             seen,
             last_steps: last_seen.div_ceil(E::INPUTS),
@@ -221,16 +223,16 @@ impl Split<'_, '_> {
     fn scores<S: Bf16, E: Element<S>, const R: usize>(
         &self,
         simd: S,
-        tile: &Tile,
+        tiles: [&Tile; 2],
         first: usize,
         scores: &mut [[S::V; GROUPS]; R],
     ) {
         let wide = panels_per_tile::<S>(R);
         for group in (0..GROUPS).step_by(wide) {
             match wide {
-                4 => self.score_groups::<S, E, R, 4>(simd, tile, [first, group], scores),
-                2 => self.score_groups::<S, E, R, 2>(simd, tile, [first, group], scores),
-                _ => self.score_groups::<S, E, R, 1>(simd, tile, [first, group], scores),
+                4 => self.score_groups::<S, E, R, 4>(simd, tiles, [first, group], scores),
+                2 => self.score_groups::<S, E, R, 2>(simd, tiles, [first, group], scores),
+                _ => self.score_groups::<S, E, R, 1>(simd, tiles, [first, group], scores),
             }
         }
     }
@@ -239,17 +241,19 @@ impl Split<'_, '_> {
     fn score_groups<S: Bf16, E: Element<S>, const R: usize, const P: usize>(
         &self,
         simd: S,
-        tile: &Tile,
+        tiles: [&Tile; 2],
         [first, group]: [usize; 2],
         scores: &mut [[S::V; GROUPS]; R],
     ) {
-        let mut starts = [0; P];
+        let (mut starts, mut next) = ([0; P], [0; P]);
         for p in 0..P {
-            starts[p] = tile.groups[group + p].keys;
+            starts[p] = tiles[0].groups[group + p].keys;
+            next[p] = tiles[1].groups[group + p].keys;
         }
         let panels = Panels {
             lines: self.lines,
             starts,
+            next,
             steps: self.key_steps,
         };
         let rows = InputRows::<QUERY_WORDS>(self.queries[first..].as_flattened());
@@ -263,7 +267,8 @@ impl Split<'_, '_> {
         }
     }
 
-    /// Puts minus infinity where a query does not see the position.
+    /// Puts minus infinity where a query does not see the position. Positions are exact in f32 as long as a sequence is shorter than
+    /// 16 million tokens.
     #[inline(always)]
     fn mask<S: Simd, const R: usize>(
         &self,
@@ -272,13 +277,24 @@ impl Split<'_, '_> {
         first: usize,
         scores: &mut [[S::V; GROUPS]; R],
     ) {
-        let (lane, nothing) = (simd.load(&LANE_NUMBERS), simd.splat(f32::NEG_INFINITY));
+        let (lane, infinity) = (simd.load(&LANE_NUMBERS), simd.splat(f32::INFINITY));
+        let nothing = simd.splat(f32::NEG_INFINITY);
+        let mut positions = [lane; GROUPS];
+        for (positions, at) in positions.iter_mut().zip(&tile.groups) {
+            let counted = simd.add(lane, simd.splat(at.first_position as f32));
+            *positions = simd.if_less(lane, simd.splat(at.positions as f32), counted, infinity);
+        }
         for (i, scores) in scores.iter_mut().enumerate() {
-            let position = self.view.position(first + i);
-            for (score, at) in scores.iter_mut().zip(&tile.groups) {
-                let [start, end] = at.seen_from(position, self.view.query.window);
-                let below_end = simd.if_less(lane, simd.splat(end as f32), *score, nothing);
-                *score = simd.if_less(lane, simd.splat(start as f32), nothing, below_end);
+            let end = self.view.position(first + i) + 1;
+            let last = simd.splat(end as f32);
+            for (score, position) in scores.iter_mut().zip(positions) {
+                *score = simd.if_less(position, last, *score, nothing);
+            }
+            if let Some(window) = self.view.query.window {
+                let start = simd.splat(end.saturating_sub(window) as f32);
+                for (score, position) in scores.iter_mut().zip(positions) {
+                    *score = simd.if_less(position, start, nothing, *score);
+                }
             }
         }
     }
@@ -316,14 +332,17 @@ impl Split<'_, '_> {
             }
         }
         for g in 0..at.seen {
-            let mut starts = [0; P];
+            let (mut starts, mut next) = ([0; P], [0; P]);
             for p in 0..P {
-                starts[p] = at.tile.groups[g].values + (panel + p) * self.panel_lines;
+                let panel = (panel + p) * self.panel_lines;
+                starts[p] = at.tiles[0].groups[g].values + panel;
+                next[p] = at.tiles[1].groups[g].values + panel;
             }
             let whole = g + 1 < at.seen;
             let panels = Panels {
                 lines: self.lines,
                 starts,
+                next,
                 steps: if whole {
                     self.group_steps
                 } else {
@@ -346,7 +365,7 @@ impl Split<'_, '_> {
 /// Which values a register tile of queries adds.
 #[derive(Clone, Copy)]
 struct Values<'a> {
-    tile: &'a Tile,
+    tiles: [&'a Tile; 2],
     /// First of the queries.
     first: usize,
     /// Groups that any of them sees, and the steps of the last one that hold anything.

@@ -13,9 +13,10 @@ mod view;
 use crate::disjoint::Disjoint;
 use crate::tile::TileRows;
 use crate::{Isa, KvCache, Machine};
-use attend::{Attend, Into, JoinSplits, PROBABILITY_WORDS, QUERY_WORDS, visible_splits};
+use attend::{Attend, JoinSplits, PROBABILITY_WORDS, QUERY_WORDS, Target, visible_splits};
 use plan::{MOST_QUERIES, Piece, Plan, QueryShape, Unit};
 use softmax::{Lanes, VALUES};
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 use view::View;
 
@@ -160,14 +161,15 @@ pub fn attention<'a>(
         parts: Disjoint::new(parts),
         out: Disjoint::new(out),
     };
-    let run = |thread: usize, index: usize| {
-        let piece = plan.pieces[index];
-        call.run(thread, piece, view(plan.units[piece.unit]));
+    let run = |thread: usize, pieces: Range<usize>| {
+        for piece in &plan.pieces[pieces] {
+            call.run(thread, *piece, view(plan.units[piece.unit]));
+        }
     };
     if alone {
-        (0..plan.pieces.len()).for_each(|index| run(0, index));
+        run(0, 0..plan.pieces.len());
     } else {
-        machine.pool.run_by_thread(plan.pieces.len(), &run);
+        machine.pool.run_ranges(plan.pieces.len(), &run);
     }
 }
 
@@ -190,7 +192,7 @@ impl Call<'_> {
                 view,
                 splits: visible,
                 scratch,
-                into: Into::Heads(&self.out),
+                into: Target::Heads(&self.out),
             });
             return;
         };
@@ -205,7 +207,7 @@ impl Call<'_> {
             view,
             splits: split..split + 1,
             scratch,
-            into: Into::Sums(sums),
+            into: Target::Sums(sums),
         });
         if self.plan.pending[piece.unit].fetch_sub(1, Ordering::AcqRel) == 1 {
             // SAFETY: all splits of the unit have been computed, so nobody else holds a part of it.

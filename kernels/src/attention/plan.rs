@@ -119,3 +119,65 @@ impl Plan {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHAPE: QueryShape = QueryShape {
+        kv_heads: 2,
+        group: 3,
+        tile_rows: 6,
+    };
+
+    /// The plan of segments (rows, first position) for so many threads, where a split is ten positions.
+    fn plan(segments: &[[usize; 2]], threads: usize) -> Plan {
+        let mut plan = Plan::default();
+        plan.clear();
+        let mut first_row = 0;
+        for (index, [rows, first_position]) in segments.iter().copied().enumerate() {
+            let segment = Segment {
+                first_row,
+                rows,
+                first_position,
+                blocks: &[],
+            };
+            plan.add(index, &segment, SHAPE);
+            first_row += rows;
+        }
+        plan.cut(threads, |unit| {
+            let last = (unit.first + unit.count - 1) / SHAPE.group;
+            0..(unit.first_position + last) / 10 + 1
+        });
+        plan
+    }
+
+    #[test]
+    fn every_query_belongs_to_one_unit_and_every_unit_is_computed_once() {
+        for threads in [1, 2, 64] {
+            let plan = plan(&[[1, 0], [40, 25], [1, 99]], threads);
+            let queries: usize = plan.units.iter().map(|unit| unit.count).sum();
+            assert_eq!(queries, 42 * SHAPE.group * SHAPE.kv_heads);
+            assert!(plan.units.iter().all(|unit| unit.count <= MOST_QUERIES));
+            for (index, unit) in plan.units.iter().enumerate() {
+                let pieces: Vec<_> = plan.pieces.iter().filter(|p| p.unit == index).collect();
+                let whole = pieces.len() == 1 && pieces[0].split.is_none();
+                let splits = pieces.iter().filter(|p| p.split.is_some()).count();
+                let pending = plan.pending[index].load(Ordering::Relaxed);
+                assert!(
+                    whole || splits == pieces.len() && pending == splits,
+                    "{unit:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn positions_are_split_only_where_units_are_few() {
+        assert_eq!(plan(&[[1, 99]], 1).pieces.len(), 2);
+        let split = plan(&[[1, 99]], 2);
+        assert_eq!((split.pieces.len(), split.parts), (20, 60));
+        let many = vec![[1, 99]; 32];
+        assert_eq!(plan(&many, 2).pieces.len(), 64);
+    }
+}

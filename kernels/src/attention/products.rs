@@ -15,6 +15,9 @@ pub(super) struct Panels<'a, const P: usize> {
     pub lines: &'a [Line],
     /// Where each panel starts.
     pub starts: [usize; P],
+    /// Where those start that will be asked for next, to be brought nearer meanwhile: blocks lie scattered, and the hardware sees no
+    /// pattern in them.
+    pub next: [usize; P],
     /// Lines of each.
     pub steps: usize,
 }
@@ -46,7 +49,7 @@ pub(super) fn add_products<
         (R - 1) * STRIDE + steps * E::WORDS <= rows.0.len(),
         "inputs of a tile"
     );
-    for start in panels.starts {
+    for start in panels.starts.into_iter().chain(panels.next) {
         assert!(
             start <= lines.len() && steps <= lines.len() - start,
             "panels of a tile"
@@ -57,19 +60,24 @@ pub(super) fn add_products<
         // SAFETY: `start + steps` is at most the number of lines, for every panel (asserted above).
         let first = unsafe { lines.get_unchecked(panels.starts[0] + step) };
         let mut w = [E::line(simd, first); P];
-        for p in 1..P {
+        for (w, start) in w.iter_mut().zip(panels.starts).skip(1) {
             // SAFETY: as above.
-            w[p] = E::line(simd, unsafe {
-                lines.get_unchecked(panels.starts[p] + step)
-            });
+            *w = E::line(simd, unsafe { lines.get_unchecked(start + step) });
         }
-        for r in 0..R {
+        // A full tile of rows has enough to compute, and others like it read the same panels.
+        if R < S::TILE.0 {
+            for next in panels.next {
+                // SAFETY: as above.
+                simd.prefetch(unsafe { lines.get_unchecked(next + step) });
+            }
+        }
+        for (r, sums) in sums.iter_mut().enumerate() {
             let word = r * STRIDE + step * E::WORDS;
             // SAFETY: the last word of the last row lies within the slice (asserted above).
             let words = unsafe { rows.0.get_unchecked(word..word + E::WORDS) };
             let inputs = E::inputs(simd, words);
-            for p in 0..P {
-                sums[r][p] = E::mul_add(simd, inputs, w[p], sums[r][p]);
+            for (sum, w) in sums.iter_mut().zip(w) {
+                *sum = E::mul_add(simd, inputs, w, *sum);
             }
         }
     }

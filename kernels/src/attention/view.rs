@@ -30,17 +30,12 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// The lanes `start .. end` that a query at `position` sees; none when `start >= end`.
+    /// How many of its positions lie at or before `last`.
     #[inline(always)]
-    pub(super) fn seen_from(&self, position: usize, window: Option<usize>) -> [usize; 2] {
-        let end = (position + 1).saturating_sub(self.first_position);
-        let start = match window {
-            Some(window) => {
-                (position + 1).saturating_sub(window.saturating_add(self.first_position))
-            }
-            None => 0,
-        };
-        [start.min(LANES), end.min(self.positions)]
+    pub(super) fn positions_up_to(&self, last: usize) -> usize {
+        (last + 1)
+            .saturating_sub(self.first_position)
+            .min(self.positions)
     }
 }
 

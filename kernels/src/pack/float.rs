@@ -58,6 +58,6 @@ pub(super) fn read_bf16(panel: &[Line], lane: usize, out: &mut [f32]) {
 
 /// Two numbers rounded to bf16 (to nearest, ties to even), the first in the low half.
 #[inline(always)]
-pub(crate) fn pack_pair(first: f32, second: f32) -> u32 {
+fn pack_pair(first: f32, second: f32) -> u32 {
     u32::from(bf16::from_f32(first).to_bits()) | u32::from(bf16::from_f32(second).to_bits()) << 16
 }

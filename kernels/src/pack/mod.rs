@@ -7,8 +7,6 @@ mod int4;
 mod int6;
 mod int8;
 
-pub(crate) use float::pack_pair;
-
 use crate::aligned::{LANES, Line};
 use crate::dequant::dequant_row;
 use crate::disjoint::Disjoint;

@@ -66,6 +66,7 @@ macro_rules! f32_lanes {
                 if_less(a: __m512, b: __m512, yes: __m512, no: __m512) -> __m512 =
                     _mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_LT_OQ>(a, b), no, yes);
                 any_less(a: __m512, b: __m512) -> bool = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(a, b) != 0;
+                prefetch(line: &Line) = _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast());
                 pow2(t: __m512) -> __m512 = _mm512_castsi512_ps(_mm512_add_epi32(
                     _mm512_slli_epi32::<23>(_mm512_castps_si512(t)),
                     _mm512_set1_epi32(0x3f80_0000),

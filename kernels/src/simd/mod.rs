@@ -37,6 +37,8 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     fn if_less(self, a: Self::V, b: Self::V, yes: Self::V, no: Self::V) -> Self::V;
     /// Whether `a < b` in any lane; lanes with NaN do not count.
     fn any_less(self, a: Self::V, b: Self::V) -> bool;
+    /// Brings a line into the first-level cache, where the instruction set can; changes nothing else.
+    fn prefetch(self, line: &Line);
     /// `2^n` for `t = n + 1.5 * 2^23`, `n` whole in `-126 ..= 127`: shifts n out of t's low bits into the exponent.
     fn pow2(self, t: Self::V) -> Self::V;
 

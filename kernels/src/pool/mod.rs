@@ -1,31 +1,52 @@
 //! A fork-join pool: the caller and its workers claim the tasks of one job from a counter. Between jobs a worker spins for some
-//! microseconds and then sleeps. The caller waits only for workers that have joined the job, so a worker that the system
-//! does not run costs nothing. Work stealing, nesting and priorities are not here.
+//! microseconds and then sleeps. The caller waits only for workers that have joined the job; one that keeps it waiting is left
+//! out for a while (see `attendance`). Work stealing, nesting and priorities are not here.
 
+mod attendance;
+
+use attendance::Attendance;
 use std::any::Any;
 use std::cell::UnsafeCell;
 use std::hint::spin_loop;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// How long an idle thread looks for news before it sleeps. Longer than the gap between two operators of a step.
 const SPIN: Duration = Duration::from_micros(40);
+
+/// How long the caller waits for others, once its own tasks are done, before it calls them late; longer if its own tasks took longer.
+const PATIENCE: Duration = Duration::from_micros(400);
 
 /// `state` holds the number of the job, whether it may be joined, and how many workers are in it.
 const OPEN: u64 = 1 << 31;
 const WORKERS: u64 = OPEN - 1;
 const JOB: u32 = 32;
 
-/// Called with the number of the thread (the caller's is 0) and of the task.
-type Task<'a> = dyn Fn(usize, usize) + Sync + 'a;
+/// Called with the number of the thread (the caller's is 0) and some of the tasks.
+type Task<'a> = dyn Fn(usize, Range<usize>) + Sync + 'a;
+
+/// A thread claims this part of its even share of what is left: many tasks at first, single ones at the end, so that claims are few
+/// and all threads end at about the same time.
+const PART_OF_SHARE: usize = 4;
 
 /// Threads that run the tasks of one job at a time.
 pub struct Pool {
     shared: Arc<Shared>,
-    workers: Vec<JoinHandle<()>>,
+    workers: Vec<Worker>,
+    /// From where attendance counts time.
+    start: Instant,
+}
+
+/// The caller's view of a worker.
+struct Worker {
+    handle: JoinHandle<()>,
+    attendance: Attendance,
+    /// It kept the present job waiting.
+    late: bool,
 }
 
 struct Shared {
@@ -34,12 +55,22 @@ struct Shared {
     job: UnsafeCell<Option<Job>>,
     stop: AtomicBool,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
-    /// Threads that sleep, or are about to, on `wake` (workers) and on `done` (the caller).
-    sleeping_workers: AtomicUsize,
+    /// One per worker that was asked for; some may have no worker.
+    seats: Vec<Seat>,
+    /// Whether the caller sleeps, or is about to, on `done`.
     sleeping_caller: AtomicBool,
     bed: Mutex<()>,
-    wake: Condvar,
     done: Condvar,
+}
+
+/// What a worker and the caller tell each other, in a cache line of its own.
+#[repr(align(64))]
+struct Seat {
+    invited: AtomicBool,
+    /// The worker sleeps, or is about to, until it is unparked.
+    asleep: AtomicBool,
+    /// The worker is in the job.
+    inside: AtomicBool,
 }
 
 #[derive(Clone, Copy)]
@@ -59,29 +90,40 @@ unsafe impl Send for Shared {}
 impl Pool {
     /// A pool that runs jobs on `threads` threads, the calling one included; at least one.
     pub fn new(threads: usize) -> Self {
+        let seat = |_| Seat {
+            invited: AtomicBool::new(true),
+            asleep: AtomicBool::new(false),
+            inside: AtomicBool::new(false),
+        };
         let shared = Arc::new(Shared {
             state: AtomicU64::new(0),
             next_task: AtomicUsize::new(0),
             job: UnsafeCell::new(None),
             stop: AtomicBool::new(false),
             panic: Mutex::new(None),
-            sleeping_workers: AtomicUsize::new(0),
+            seats: (1..threads).map(seat).collect(),
             sleeping_caller: AtomicBool::new(false),
             bed: Mutex::new(()),
-            wake: Condvar::new(),
             done: Condvar::new(),
         });
         // A worker that the system refuses to start is no fault: the others do its share.
         let workers = (1..threads)
-            .map_while(|n| {
+            .map_while(|thread| {
                 let shared = shared.clone();
-                std::thread::Builder::new()
-                    .name(format!("kernel-{n}"))
-                    .spawn(move || shared.work(n))
-                    .ok()
+                let builder = thread::Builder::new().name(format!("kernel-{thread}"));
+                let handle = builder.spawn(move || shared.work(thread)).ok()?;
+                Some(Worker {
+                    handle,
+                    attendance: Attendance::new(),
+                    late: false,
+                })
             })
             .collect();
-        Self { shared, workers }
+        Self {
+            shared,
+            workers,
+            start: Instant::now(),
+        }
     }
 
     /// Threads that take part in a job, the calling one included.
@@ -94,29 +136,78 @@ impl Pool {
     /// # Panics
     /// With the payload of a task that panicked, after every other thread has left the job.
     pub fn run(&mut self, tasks: usize, task: &(dyn Fn(usize) + Sync)) {
-        self.run_by_thread(tasks, &|_, index| task(index));
+        self.run_ranges(tasks, &|_, range| range.for_each(task));
     }
 
-    /// Like `run`, with `task(thread, index)`: threads are numbered from 0, and a thread runs one task at a time.
+    /// Like `run`, with `task(thread, range)` for ranges that together cover `0 .. tasks`: threads are numbered from 0, and a thread
+    /// runs one range at a time.
     ///
     /// # Panics
     /// As `run` does.
-    pub fn run_by_thread(&mut self, tasks: usize, task: &Task<'_>) {
-        if tasks <= 1 || self.workers.is_empty() {
-            (0..tasks).for_each(|index| task(0, index));
+    pub fn run_ranges(&mut self, tasks: usize, task: &Task<'_>) {
+        if tasks <= 1 || !self.invite() {
+            task(0, 0..tasks);
             return;
         }
+        let start = Instant::now();
         self.shared.open(tasks, task);
+        self.wake();
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             self.shared.claim_tasks(task, 0, tasks);
         }));
         if outcome.is_err() {
             self.shared.next_task.store(tasks, Ordering::Relaxed);
         }
-        self.shared.close();
+        self.close(start);
         let panic = lock(&self.shared.panic).take().or(outcome.err());
         if let Some(panic) = panic {
             resume_unwind(panic);
+        }
+    }
+
+    /// Tells the workers whether they shall join the next job; false when none shall.
+    fn invite(&mut self) -> bool {
+        if self.workers.iter().all(|w| w.attendance.is_trusted()) {
+            return !self.workers.is_empty();
+        }
+        let (now, mut any) = (self.start.elapsed(), false);
+        for (worker, seat) in self.workers.iter_mut().zip(&self.shared.seats) {
+            let invited = worker.attendance.invited(now);
+            seat.invited.store(invited, Ordering::SeqCst);
+            any |= invited;
+        }
+        any
+    }
+
+    /// Wakes those who sleep and are invited.
+    fn wake(&self) {
+        for (worker, seat) in self.workers.iter().zip(&self.shared.seats) {
+            if seat.asleep.load(Ordering::SeqCst) && seat.invited.load(Ordering::SeqCst) {
+                worker.handle.thread().unpark();
+            }
+        }
+    }
+
+    /// Lets no more workers in and waits for those inside. The job began at `start`.
+    fn close(&mut self, start: Instant) {
+        self.shared.state.fetch_and(!OPEN, Ordering::SeqCst);
+        if spin_briefly(|| self.shared.is_empty()) {
+            return;
+        }
+        let waiting_since = Instant::now();
+        let patience = PATIENCE.max(waiting_since - start);
+        if self.shared.await_empty(Some(patience)) {
+            return;
+        }
+        for (worker, seat) in self.workers.iter_mut().zip(&self.shared.seats) {
+            worker.late = seat.inside.load(Ordering::SeqCst);
+        }
+        self.shared.await_empty(None);
+        let now = self.start.elapsed();
+        for worker in &mut self.workers {
+            if std::mem::take(&mut worker.late) {
+                worker.attendance.was_late(now, waiting_since.elapsed());
+            }
         }
     }
 }
@@ -124,13 +215,10 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::SeqCst);
-        {
-            let _bed = lock(&self.shared.bed);
-            self.shared.wake.notify_all();
-        }
         for worker in self.workers.drain(..) {
+            worker.handle.thread().unpark();
             // A worker catches the panics of its tasks, so it ends by itself; nothing is left to report.
-            let _ = worker.join();
+            let _ = worker.handle.join();
         }
     }
 }
@@ -145,60 +233,70 @@ impl Shared {
         self.next_task.store(0, Ordering::Relaxed);
         let job = (self.state.load(Ordering::Relaxed) >> JOB).wrapping_add(1) & u64::from(u32::MAX);
         self.state.store(job << JOB | OPEN, Ordering::SeqCst);
-        if self.sleeping_workers.load(Ordering::SeqCst) > 0 {
-            let _bed = lock(&self.bed);
-            self.wake.notify_all();
-        }
     }
 
-    /// Lets no more workers in and waits for those inside.
-    fn close(&self) {
-        self.state.fetch_and(!OPEN, Ordering::SeqCst);
-        let empty = || self.state.load(Ordering::SeqCst) & WORKERS == 0;
-        if spin_until(empty) {
-            return;
+    /// Whether no worker is in the job.
+    fn is_empty(&self) -> bool {
+        self.state.load(Ordering::SeqCst) & WORKERS == 0
+    }
+
+    /// Waits until the closed job is empty, at most for `patience`; whether it is empty.
+    fn await_empty(&self, patience: Option<Duration>) -> bool {
+        if spin_until(|| self.is_empty(), spin_loop) {
+            return true;
         }
         let mut bed = lock(&self.bed);
         self.sleeping_caller.store(true, Ordering::SeqCst);
-        while !empty() {
-            bed = self.done.wait(bed).unwrap_or_else(PoisonError::into_inner);
+        if let Some(patience) = patience {
+            let waits = |_: &mut ()| !self.is_empty();
+            let waited = self.done.wait_timeout_while(bed, patience, waits);
+            drop(waited.unwrap_or_else(PoisonError::into_inner));
+        } else {
+            while !self.is_empty() {
+                bed = self.done.wait(bed).unwrap_or_else(PoisonError::into_inner);
+            }
         }
         self.sleeping_caller.store(false, Ordering::SeqCst);
+        self.is_empty()
     }
 
     fn claim_tasks(&self, task: &Task<'_>, thread: usize, tasks: usize) {
-        loop {
-            let claimed = self.next_task.fetch_add(1, Ordering::Relaxed);
-            if claimed >= tasks {
-                return;
-            }
-            task(thread, claimed);
+        let threads = self.seats.len() + 1;
+        let claim = |next: usize| {
+            let left = tasks.saturating_sub(next);
+            (left > 0).then(|| next + (left / (PART_OF_SHARE * threads)).max(1))
+        };
+        let order = Ordering::Relaxed;
+        while let Ok(first) = self.next_task.fetch_update(order, order, claim) {
+            // Nobody moved the counter in between, so this is where it stands now.
+            let end = claim(first).unwrap_or(tasks);
+            task(thread, first..end);
         }
     }
 
     /// The life of a worker.
     fn work(&self, thread: usize) {
         let mut seen = 0;
-        while let Some(job) = self.await_job_after(seen) {
+        while let Some(job) = self.await_job_after(seen, &self.seats[thread - 1]) {
             seen = job;
             self.join(job, thread);
         }
     }
 
-    /// The number of an open job other than `seen`; `None` when the pool ends.
-    fn await_job_after(&self, seen: u64) -> Option<u64> {
+    /// The number of an open job other than `seen` to which the worker is invited; `None` when the pool ends.
+    fn await_job_after(&self, seen: u64, seat: &Seat) -> Option<u64> {
         let stop = || self.stop.load(Ordering::SeqCst);
         let news = || {
             let state = self.state.load(Ordering::SeqCst);
-            state & OPEN != 0 && state >> JOB != seen
+            state & OPEN != 0 && state >> JOB != seen && seat.invited.load(Ordering::SeqCst)
         };
-        if !spin_until(|| news() || stop()) {
-            let mut bed = lock(&self.bed);
-            self.sleeping_workers.fetch_add(1, Ordering::SeqCst);
+        // Where the caller has to share this very core, it goes on only when the worker steps aside.
+        if !spin_until(|| news() || stop(), thread::yield_now) {
+            seat.asleep.store(true, Ordering::SeqCst);
             while !news() && !stop() {
-                bed = self.wake.wait(bed).unwrap_or_else(PoisonError::into_inner);
+                thread::park();
             }
-            self.sleeping_workers.fetch_sub(1, Ordering::SeqCst);
+            seat.asleep.store(false, Ordering::SeqCst);
         }
         (!stop()).then(|| self.state.load(Ordering::SeqCst) >> JOB)
     }
@@ -213,6 +311,8 @@ impl Shared {
         if joined.is_err() {
             return;
         }
+        let seat = &self.seats[thread - 1];
+        seat.inside.store(true, Ordering::SeqCst);
         // SAFETY: the worker is counted in `state`, so the caller neither replaces the job nor returns from `run`.
         let job = unsafe { *self.job.get() };
         if let Some(Job { task, tasks }) = job {
@@ -225,6 +325,7 @@ impl Shared {
                 lock(&self.panic).get_or_insert(panic);
             }
         }
+        seat.inside.store(false, Ordering::SeqCst);
         self.state.fetch_sub(1, Ordering::SeqCst);
         if self.sleeping_caller.load(Ordering::SeqCst) {
             let _bed = lock(&self.bed);
@@ -233,20 +334,29 @@ impl Shared {
     }
 }
 
-/// Spins until `condition` holds; false when `SPIN` has passed.
-fn spin_until(condition: impl Fn() -> bool) -> bool {
+/// Spins until `condition` holds; false when `SPIN` has passed. Does `between` now and then.
+fn spin_until(condition: impl Fn() -> bool, between: impl Fn()) -> bool {
     let mut since = None;
     loop {
-        for _ in 0..64 {
-            if condition() {
-                return true;
-            }
-            spin_loop();
+        if spin_briefly(&condition) {
+            return true;
         }
+        between();
         if since.get_or_insert_with(Instant::now).elapsed() > SPIN {
             return false;
         }
     }
+}
+
+/// Looks some dozen times whether `condition` holds.
+fn spin_briefly(condition: impl Fn() -> bool) -> bool {
+    for _ in 0..64 {
+        if condition() {
+            return true;
+        }
+        spin_loop();
+    }
+    false
 }
 
 /// A panicking task never holds one of these locks, so a poisoned one is in order.
