@@ -1,5 +1,7 @@
 //! Which instructions the kernels use: found out at run time, once, and then a value that stands for the permission.
 
+#[cfg(target_arch = "aarch64")]
+use crate::simd::neon;
 use crate::simd::{Kernel, portable};
 #[cfg(target_arch = "x86_64")]
 use crate::simd::{avx2, avx512};
@@ -11,6 +13,10 @@ pub struct Isa(Level);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
     Portable,
+    #[cfg(target_arch = "aarch64")]
+    Neon,
+    #[cfg(target_arch = "aarch64")]
+    NeonDot,
     #[cfg(target_arch = "x86_64")]
     Avx2,
     #[cfg(target_arch = "x86_64")]
@@ -48,6 +54,13 @@ impl Isa {
             let bf16 = vnni && is_x86_feature_detected!("avx512bf16");
             all.extend(bf16.then_some(Isa(Level::Avx512Bf16)));
         }
+        #[cfg(target_arch = "aarch64")]
+        {
+            let neon = std::arch::is_aarch64_feature_detected!("neon");
+            all.extend(neon.then_some(Isa(Level::Neon)));
+            let dot = neon && std::arch::is_aarch64_feature_detected!("dotprod");
+            all.extend(dot.then_some(Isa(Level::NeonDot)));
+        }
         all
     }
 
@@ -55,6 +68,10 @@ impl Isa {
     pub fn name(self) -> &'static str {
         match self.0 {
             Level::Portable => "portable",
+            #[cfg(target_arch = "aarch64")]
+            Level::Neon => "NEON",
+            #[cfg(target_arch = "aarch64")]
+            Level::NeonDot => "NEON with dot products",
             #[cfg(target_arch = "x86_64")]
             Level::Avx2 => "AVX2",
             #[cfg(target_arch = "x86_64")]
@@ -71,6 +88,12 @@ impl Isa {
     pub(crate) fn dispatch<K: Kernel>(self, kernel: K) -> K::Output {
         match self.0 {
             Level::Portable => kernel.run(portable::Portable),
+            // SAFETY: a value of this level is made only in `all`, after the machine was found to have NEON.
+            #[cfg(target_arch = "aarch64")]
+            Level::Neon => unsafe { neon::run(kernel) },
+            // SAFETY: likewise, NEON with dot products.
+            #[cfg(target_arch = "aarch64")]
+            Level::NeonDot => unsafe { neon::run_dot(kernel) },
             // SAFETY: a value of this level is made only in `all`, after the machine was found to have AVX2, FMA and F16C.
             #[cfg(target_arch = "x86_64")]
             Level::Avx2 => unsafe { avx2::run(kernel) },

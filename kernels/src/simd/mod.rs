@@ -7,6 +7,8 @@ pub(crate) mod avx2;
 pub(crate) mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod avx512_int8;
+#[cfg(target_arch = "aarch64")]
+pub(crate) mod neon;
 pub(crate) mod portable;
 
 use crate::aligned::{LANES, Line};
@@ -158,6 +160,7 @@ fn fold(lanes: [f32; LANES], op: impl Fn(f32, f32) -> f32) -> f32 {
 }
 
 /// Four quads of whole numbers as pairs of i16, for sets that multiply those: inputs 0 and 2 in a word, 1 and 3 in the next.
+#[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(crate) fn widened_quads(whole: &[f32; LANES], out: &mut [u32]) {
     let pair = |low: f32, high: f32| (low as i32 as u32 & 0xffff) | (high as i32 as u32) << 16;
@@ -172,16 +175,17 @@ pub(crate) fn widened_quads(whole: &[f32; LANES], out: &mut [u32]) {
 }
 
 /// Implements `Simd` operations by intrinsics.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! by_intrinsics {
     ($($name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)? = $body:expr;)*) => {$(
         #[inline(always)]
         fn $name(self, $($arg: $ty),*) $(-> $ret)? {
             // SAFETY: `self` exists only where `Isa` found these instructions. Loads and stores are unaligned ones and go to
             // references of exactly their width.
+            #[allow(unused_unsafe)]
             unsafe { $body }
         }
     )*};
 }
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) use by_intrinsics;
