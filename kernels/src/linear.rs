@@ -288,7 +288,10 @@ impl<const R: usize, const P: usize> Tile<'_, R, P> {
                 if at.first_unit > 0 {
                     // SAFETY: the block owns these outputs; the part ends with the load.
                     let out = unsafe { block.out_lanes(at.row + r, at.panel + p) };
-                    *sum = simd.load_padded(out, 0.0);
+                    *sum = match <&[f32; LANES]>::try_from(&*out) {
+                        Ok(out) => simd.load(out),
+                        Err(_) => simd.load_padded(out, 0.0),
+                    };
                 } else if !M::FACTORS {
                     *sum = simd.load(block.panels.bias(at.panel + p));
                 }
