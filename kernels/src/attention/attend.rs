@@ -287,13 +287,13 @@ impl Split<'_, '_> {
         for (i, scores) in scores.iter_mut().enumerate() {
             let end = self.view.position(first + i) + 1;
             let last = simd.splat(end as f32);
-            for (score, position) in scores.iter_mut().zip(positions) {
-                *score = simd.if_less(position, last, *score, nothing);
+            for (score, position) in scores.iter_mut().zip(&positions) {
+                *score = simd.if_less(*position, last, *score, nothing);
             }
             if let Some(window) = self.view.query.window {
                 let start = simd.splat(end.saturating_sub(window) as f32);
-                for (score, position) in scores.iter_mut().zip(positions) {
-                    *score = simd.if_less(position, start, nothing, *score);
+                for (score, position) in scores.iter_mut().zip(&positions) {
+                    *score = simd.if_less(*position, start, nothing, *score);
                 }
             }
         }

@@ -24,8 +24,12 @@ pub(super) struct Panels<'a, const P: usize> {
 
 /// Adds the products of all steps to `acc[row][panel]`, in their order.
 ///
+/// Its loops count: iterators that take arrays or are zipped are compiled without the instructions of the kernel, and then this takes
+/// twice as long.
+///
 /// # Panics
 /// When a row or a panel reaches beyond its slice.
+#[allow(clippy::needless_range_loop)]
 #[inline(always)]
 pub(super) fn add_products<
     S: Bf16,
@@ -60,24 +64,26 @@ pub(super) fn add_products<
         // SAFETY: `start + steps` is at most the number of lines, for every panel (asserted above).
         let first = unsafe { lines.get_unchecked(panels.starts[0] + step) };
         let mut w = [E::line(simd, first); P];
-        for (w, start) in w.iter_mut().zip(panels.starts).skip(1) {
+        for p in 1..P {
             // SAFETY: as above.
-            *w = E::line(simd, unsafe { lines.get_unchecked(start + step) });
+            w[p] = E::line(simd, unsafe {
+                lines.get_unchecked(panels.starts[p] + step)
+            });
         }
         // A full tile of rows has enough to compute, and others like it read the same panels.
         if R < S::TILE.0 {
-            for next in panels.next {
+            for p in 0..P {
                 // SAFETY: as above.
-                simd.prefetch(unsafe { lines.get_unchecked(next + step) });
+                simd.prefetch(unsafe { lines.get_unchecked(panels.next[p] + step) });
             }
         }
-        for (r, sums) in sums.iter_mut().enumerate() {
+        for r in 0..R {
             let word = r * STRIDE + step * E::WORDS;
             // SAFETY: the last word of the last row lies within the slice (asserted above).
             let words = unsafe { rows.0.get_unchecked(word..word + E::WORDS) };
             let inputs = E::inputs(simd, words);
-            for (sum, w) in sums.iter_mut().zip(w) {
-                *sum = E::mul_add(simd, inputs, w, *sum);
+            for p in 0..P {
+                sums[r][p] = E::mul_add(simd, inputs, w[p], sums[r][p]);
             }
         }
     }
