@@ -8,7 +8,7 @@
 #![allow(clippy::needless_range_loop)]
 
 use crate::aligned::Line;
-use crate::product::Product;
+use crate::product::{Ahead, Product};
 use crate::rows::{CHUNK, Head, chunk_words};
 use crate::simd::Int8;
 
@@ -135,6 +135,7 @@ impl<S: Int8> Product<S> for Int8Panels {
     const UNIT_LINES: usize = CHUNK / 4;
     const UNIT_WORDS: usize = chunk_words::<S>();
     const TILE: (usize, usize) = S::INT_TILE;
+    const LINES_PER_ADVANCE: usize = 8;
     const FACTORS: bool = true;
 
     #[inline(always)]
@@ -142,6 +143,7 @@ impl<S: Int8> Product<S> for Int8Panels {
         simd: S,
         x: &[&[u32]; R],
         panels: &[&[Line]; P],
+        mut ahead: Ahead<'_, P>,
         acc: &mut [[S::V; P]; R],
     ) {
         let unit = <Self as Product<S>>::UNIT_LINES;
@@ -150,14 +152,14 @@ impl<S: Int8> Product<S> for Int8Panels {
         for unit_at in 0..lines.div_ceil(unit) {
             let (first, chunk) = (unit_at * unit, unit_at * chunk_words::<S>());
             let mut sums = tile.start(simd, chunk + Head::OFFSET);
-            for i in 0..unit.min(lines - first) {
-                let bytes = tile.bytes(simd, first + i);
-                tile.add(
-                    simd,
-                    chunk + Head::QUADS + i * S::QUAD_WORDS,
-                    bytes,
-                    &mut sums,
-                );
+            let count = unit.min(lines - first);
+            for eighth in (0..count).step_by(8) {
+                ahead.advance(simd);
+                for i in eighth..count.min(eighth + 8) {
+                    let bytes = tile.bytes(simd, first + i);
+                    let quad = chunk + Head::QUADS + i * S::QUAD_WORDS;
+                    tile.add(simd, quad, bytes, &mut sums);
+                }
             }
             let mut partial = [[simd.splat(0.0); P]; R];
             for r in 0..R {
@@ -179,6 +181,8 @@ impl<S: Int8> Product<S> for Int4Panels {
     const UNIT_LINES: usize = CHUNK / 32 * 5;
     const UNIT_WORDS: usize = chunk_words::<S>();
     const TILE: (usize, usize) = half_of(S::INT_TILE);
+    // A group.
+    const LINES_PER_ADVANCE: usize = 5;
     const FACTORS: bool = false;
 
     #[inline(always)]
@@ -186,6 +190,7 @@ impl<S: Int8> Product<S> for Int4Panels {
         simd: S,
         x: &[&[u32]; R],
         panels: &[&[Line]; P],
+        mut ahead: Ahead<'_, P>,
         acc: &mut [[S::V; P]; R],
     ) {
         let unit = <Self as Product<S>>::UNIT_LINES;
@@ -195,6 +200,7 @@ impl<S: Int8> Product<S> for Int4Panels {
             let chunk = unit_at * chunk_words::<S>();
             let mut partial = [[simd.splat(0.0); P]; R];
             for group in 0..4.min(groups - unit_at * 4) {
+                ahead.advance(simd);
                 let first = unit_at * unit + group * 5;
                 let quads = chunk + Head::QUADS + group * 8 * S::QUAD_WORDS;
                 let mut sums = [[simd.splat_int(0); P]; R];
@@ -231,6 +237,8 @@ impl<S: Int8> Product<S> for Int8BlockPanels {
     const UNIT_LINES: usize = CHUNK / 64 * 17;
     const UNIT_WORDS: usize = chunk_words::<S>();
     const TILE: (usize, usize) = half_of(S::INT_TILE);
+    // A group and its half of a line of scales.
+    const LINES_PER_ADVANCE: usize = 9;
     const FACTORS: bool = false;
 
     #[inline(always)]
@@ -238,6 +246,7 @@ impl<S: Int8> Product<S> for Int8BlockPanels {
         simd: S,
         x: &[&[u32]; R],
         panels: &[&[Line]; P],
+        mut ahead: Ahead<'_, P>,
         acc: &mut [[S::V; P]; R],
     ) {
         let unit = <Self as Product<S>>::UNIT_LINES;
@@ -248,6 +257,7 @@ impl<S: Int8> Product<S> for Int8BlockPanels {
             let chunk = unit_at * chunk_words::<S>();
             let mut partial = [[simd.splat(0.0); P]; R];
             for group in 0..4.min(groups - unit_at * 4) {
+                ahead.advance(simd);
                 let scales_at = unit_at * unit + group / 2 * 17;
                 let first = scales_at + 1 + group % 2 * 8;
                 let quads = chunk + Head::QUADS + group * 8 * S::QUAD_WORDS;
@@ -271,6 +281,8 @@ impl<S: Int8> Product<S> for Int6Panels {
     const UNIT_LINES: usize = CHUNK / 32 * 7;
     const UNIT_WORDS: usize = chunk_words::<S>();
     const TILE: (usize, usize) = half_of(S::INT_TILE);
+    // Half a unit.
+    const LINES_PER_ADVANCE: usize = 4;
     const FACTORS: bool = false;
 
     #[inline(always)]
@@ -278,6 +290,7 @@ impl<S: Int8> Product<S> for Int6Panels {
         simd: S,
         x: &[&[u32]; R],
         panels: &[&[Line]; P],
+        mut ahead: Ahead<'_, P>,
         acc: &mut [[S::V; P]; R],
     ) {
         let unit = <Self as Product<S>>::UNIT_LINES;
@@ -288,6 +301,7 @@ impl<S: Int8> Product<S> for Int6Panels {
             let chunk = unit_at * chunk_words::<S>();
             let mut partial = [[simd.splat(0.0); P]; R];
             for group in 0..8.min(groups - unit_at * 8) {
+                ahead.advance(simd);
                 let (scales_at, half) = (unit_at * unit + group / 2 * 7, group % 2);
                 let quads = chunk + Head::QUADS + group * 4 * S::QUAD_WORDS;
                 let mut sums = tile.start(simd, chunk + Head::OFFSET_16 + group);

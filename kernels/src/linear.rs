@@ -5,7 +5,7 @@ use crate::aligned::{LANES, Line};
 use crate::disjoint::Disjoint;
 use crate::int_tile::{Int4Panels, Int6Panels, Int8BlockPanels, Int8Panels};
 use crate::matrix::Panels;
-use crate::product::{Product, panels_per_tile};
+use crate::product::{Ahead, Product, panels_per_tile};
 use crate::simd::{Int8, Kernel};
 use crate::tile::{Bf16Element, SingleElement, with_rows};
 use crate::{Format, Isa, Machine, Matrix, PreparedRows};
@@ -17,8 +17,10 @@ const ROWS_PER_TASK: usize = 96;
 const MAX_PANELS: usize = 4;
 /// So few rows are bound by memory, and need no wide register tile: their panels can be shared out one by one.
 const MEMORY_BOUND_ROWS: usize = 4;
-/// Bytes of panels that all tiles of a task pass over before the next ones: they stay in the first-level cache.
-const BYTES_PER_BLOCK: usize = 24 * 1024;
+/// Bytes of panels that all tiles of a task pass over before the next ones: they stay in the second-level cache.
+const BYTES_PER_BLOCK: usize = 256 * 1024;
+/// How far a tile that is alone with its panels looks ahead in each: far enough to hide the memory's latency from four rows.
+const LINES_AHEAD: usize = 64;
 
 /// `out = x · weightᵀ + bias`: x is `[rows, inputs]`, out `[rows, outputs]`. x is turned into what the weight's format is
 /// multiplied by (`Format::row_form`) first.
@@ -148,10 +150,9 @@ impl Block<'_> {
         let wide = panels_per_tile(rows, shape.panels);
         let mut panel = self.at.first_panel;
         while panel < self.at.end_panel {
-            panel += match wide {
-                _ if self.at.end_panel - panel < wide => self.columns::<1>(shape, panel),
-                4 => self.columns::<4>(shape, panel),
-                2 => self.columns::<2>(shape, panel),
+            panel += match wide.min(self.at.end_panel - panel) {
+                4.. => self.columns::<4>(shape, panel),
+                2.. => self.columns::<2>(shape, panel),
                 _ => self.columns::<1>(shape, panel),
             };
         }
@@ -176,6 +177,8 @@ impl Block<'_> {
                     first_unit,
                     end_unit: units.min(first_unit + block),
                     last: first_unit + block >= units,
+                    tile,
+                    tiles,
                 };
                 with_rows!(tile_rows, R => self.isa.dispatch(Tile::<R, P> { block: self, at }));
                 row += tile_rows;
@@ -240,6 +243,9 @@ struct TileAt {
     end_unit: usize,
     /// Whether the sums end here.
     last: bool,
+    /// Which tile of how many that pass over the same lines.
+    tile: usize,
+    tiles: usize,
 }
 
 /// A register tile of R rows and P panels. Each shape is compiled by itself: together they would be a function that takes minutes.
@@ -268,7 +274,7 @@ impl<const R: usize, const P: usize> Tile<'_, R, P> {
     fn compute<S: Int8, M: Product<S>>(&self, simd: S) {
         // Known at compile time: shapes that an instruction set does not use cost no code.
         assert!(
-            R <= M::TILE.0 && (P == 1 || P == panels_per_tile(R, M::TILE.1)),
+            R <= M::TILE.0 && P <= panels_per_tile(R, M::TILE.1),
             "shape of a tile"
         );
         let (block, at) = (self.block, self.at);
@@ -297,7 +303,8 @@ impl<const R: usize, const P: usize> Tile<'_, R, P> {
                 }
             }
         }
-        M::accumulate::<R, P>(simd, &x, &panels, &mut sums);
+        let ahead = self.ahead::<S, M>();
+        M::accumulate::<R, P>(simd, &x, &panels, ahead, &mut sums);
         for (r, sums) in sums.iter().enumerate() {
             for (p, sum) in sums.iter().enumerate() {
                 let mut sum = *sum;
@@ -313,6 +320,38 @@ impl<const R: usize, const P: usize> Tile<'_, R, P> {
                 }
             }
         }
+    }
+
+    /// The lines to come. A tile that is alone with its lines looks a little ahead in its own panels, and at the end to the next ones;
+    /// tiles that share lines share those that come after them.
+    #[inline(always)]
+    fn ahead<S: Int8, M: Product<S>>(&self) -> Ahead<'_, P> {
+        let (panels, at) = (&self.block.panels, self.at);
+        let lines = |panel: usize, range: Range<usize>| {
+            let mut lines: [&[Line]; P] = [&[]; P];
+            for (p, lines) in lines.iter_mut().enumerate() {
+                if panel + p < panels.count() {
+                    *lines = &panels.panel(panel + p)[range.clone()];
+                }
+            }
+            lines
+        };
+        let end = panels.panel_lines;
+        if at.tiles == 1 {
+            let near = end.min(LINES_AHEAD);
+            let now = lines(at.panel, near..end);
+            return Ahead::new(now, lines(at.panel + P, 0..near), M::LINES_PER_ADVANCE);
+        }
+        let (panel, first) = if at.last {
+            (at.panel + P, 0)
+        } else {
+            (at.panel, at.end_unit * M::UNIT_LINES)
+        };
+        let end = end.min(first + (at.end_unit - at.first_unit) * M::UNIT_LINES);
+        let share = (end - first).div_ceil(at.tiles);
+        let first = end.min(first + at.tile * share);
+        let now = lines(panel, first..end.min(first + share));
+        Ahead::new(now, [&[]; P], M::LINES_PER_ADVANCE.div_ceil(at.tiles))
     }
 }
 

@@ -111,51 +111,6 @@ impl Kernel for TileRows {
     }
 }
 
-/// Adds the products of all steps to `acc[row][panel]`. All panels have the same number of lines; each row of `x` has at
-/// least that many steps.
-///
-/// Loops over arrays are written out here and in the kernels around it: `map` and `from_fn` take closures, and those are compiled
-/// without the instructions of the kernel whenever they are not inlined.
-#[inline(always)]
-pub(crate) fn accumulate<S: Bf16, E: Element<S>, const R: usize, const P: usize>(
-    simd: S,
-    x: &[&[u32]; R],
-    panels: &[&[Line]; P],
-    acc: &mut [[S::V; P]; R],
-) {
-    // Known at compile time: shapes that an instruction set does not use cost no code.
-    assert!(
-        R <= S::TILE.0 && (P == 1 || P == panels_per_tile::<S>(R)),
-        "shape of a tile"
-    );
-    let steps = panels[0].len();
-    for panel in panels {
-        assert!(panel.len() == steps, "panels of a tile");
-    }
-    for row in x {
-        assert!(row.len() >= steps * E::WORDS, "inputs of a tile");
-    }
-    let mut sums = *acc;
-    for step in 0..steps {
-        // SAFETY: `step < steps`, and every panel has `steps` lines (asserted above).
-        let first = unsafe { panels[0].get_unchecked(step) };
-        let mut lines = [E::line(simd, first); P];
-        for p in 1..P {
-            // SAFETY: as above.
-            lines[p] = E::line(simd, unsafe { panels[p].get_unchecked(step) });
-        }
-        for r in 0..R {
-            let words = step * E::WORDS..(step + 1) * E::WORDS;
-            // SAFETY: every row has `steps * WORDS` words (asserted above).
-            let inputs = E::inputs(simd, unsafe { x[r].get_unchecked(words) });
-            for p in 0..P {
-                sums[r][p] = E::mul_add(simd, inputs, lines[p], sums[r][p]);
-            }
-        }
-    }
-    *acc = sums;
-}
-
 /// Evaluates `$body` with the constant `$R` equal to `$rows`, which is in `1 ..= 6`.
 macro_rules! with_rows {
     ($rows:expr, $R:ident => $body:expr) => {
