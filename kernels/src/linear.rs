@@ -15,8 +15,6 @@ use std::ops::Range;
 const ROWS_PER_TASK: usize = 96;
 /// Panels of one register tile at most.
 const MAX_PANELS: usize = 4;
-/// So few rows are bound by memory, and need no wide register tile: their panels can be shared out one by one.
-const MEMORY_BOUND_ROWS: usize = 4;
 /// Bytes of panels that all tiles of a task pass over before the next ones: they stay in the second-level cache.
 const BYTES_PER_BLOCK: usize = 256 * 1024;
 /// How far a tile that is alone with its panels looks ahead in each: far enough to hide the memory's latency from four rows.
@@ -80,7 +78,6 @@ pub fn linear_prepared(
 struct Cut {
     rows: usize,
     panels: usize,
-    panels_per_task: usize,
 }
 
 impl Cut {
@@ -88,17 +85,12 @@ impl Cut {
         Self {
             rows,
             panels: panels.count(),
-            panels_per_task: if rows <= MEMORY_BOUND_ROWS {
-                1
-            } else {
-                MAX_PANELS
-            },
         }
     }
 
     /// Tasks beside each other.
     fn columns(&self) -> usize {
-        self.panels.div_ceil(self.panels_per_task)
+        self.panels.div_ceil(MAX_PANELS)
     }
 
     fn tasks(&self) -> usize {
@@ -115,8 +107,8 @@ impl Cut {
             work(Rectangle {
                 first_row: row * ROWS_PER_TASK,
                 end_row: self.rows.min((row + 1) * ROWS_PER_TASK),
-                first_panel: column * self.panels_per_task,
-                end_panel: self.panels.min(end_column * self.panels_per_task),
+                first_panel: column * MAX_PANELS,
+                end_panel: self.panels.min(end_column * MAX_PANELS),
             });
             first += end_column - column;
         }
