@@ -24,7 +24,7 @@ pub enum RowForm {
     F32,
     /// bf16, to nearest.
     Bf16,
-    /// int8 with a scale per 128 inputs.
+    /// int8 with a scale per 64 inputs.
     Int8,
 }
 

@@ -196,10 +196,10 @@ impl<S: Int8> Product<S> for Int4Panels {
         let unit = <Self as Product<S>>::UNIT_LINES;
         let tile = Operands::new::<S>(x, panels, unit);
         let groups = panels[0].len() / 5;
-        for unit_at in 0..groups.div_ceil(4) {
+        for unit_at in 0..groups.div_ceil(CHUNK / 32) {
             let chunk = unit_at * chunk_words::<S>();
             let mut partial = [[simd.splat(0.0); P]; R];
-            for group in 0..4.min(groups - unit_at * 4) {
+            for group in 0..(CHUNK / 32).min(groups - unit_at * (CHUNK / 32)) {
                 ahead.advance(simd);
                 let first = unit_at * unit + group * 5;
                 let quads = chunk + Head::QUADS + group * 8 * S::QUAD_WORDS;
@@ -253,10 +253,10 @@ impl<S: Int8> Product<S> for Int8BlockPanels {
         let tile = Operands::new::<S>(x, panels, unit);
         // Two groups of 32 share 17 lines.
         let groups = panels[0].len() / 17 * 2;
-        for unit_at in 0..groups.div_ceil(4) {
+        for unit_at in 0..groups.div_ceil(CHUNK / 32) {
             let chunk = unit_at * chunk_words::<S>();
             let mut partial = [[simd.splat(0.0); P]; R];
-            for group in 0..4.min(groups - unit_at * 4) {
+            for group in 0..(CHUNK / 32).min(groups - unit_at * (CHUNK / 32)) {
                 ahead.advance(simd);
                 let scales_at = unit_at * unit + group / 2 * 17;
                 let first = scales_at + 1 + group % 2 * 8;
@@ -297,10 +297,10 @@ impl<S: Int8> Product<S> for Int6Panels {
         let tile = Operands::new::<S>(x, panels, unit);
         // A group of 16 inputs has half of the 7 lines of a unit in `pack`.
         let groups = panels[0].len() / 7 * 2;
-        for unit_at in 0..groups.div_ceil(8) {
+        for unit_at in 0..groups.div_ceil(CHUNK / 16) {
             let chunk = unit_at * chunk_words::<S>();
             let mut partial = [[simd.splat(0.0); P]; R];
-            for group in 0..8.min(groups - unit_at * 8) {
+            for group in 0..(CHUNK / 16).min(groups - unit_at * (CHUNK / 16)) {
                 ahead.advance(simd);
                 let (scales_at, half) = (unit_at * unit + group / 2 * 7, group % 2);
                 let quads = chunk + Head::QUADS + group * 4 * S::QUAD_WORDS;

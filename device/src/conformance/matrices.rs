@@ -172,7 +172,7 @@ fn tied(mut session: Session) {
         Precision::Int4 => assert_close("embed", &held, &expected, 2.0 / 15.0),
         floats => assert_same_bits("embed", &held, &rounded(floats, &expected)),
     }
-    let table = session.embedded(&table, dim);
+    let table = session.rows_of(weight, vocab, dim);
     session
         .device
         .linear(x, weight, ids.len(), logits)

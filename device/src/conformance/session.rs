@@ -68,6 +68,14 @@ impl Session {
         self.read(act, rows)
     }
 
+    /// All rows of a table `[rows, cols]` on the device.
+    pub(super) fn rows_of(&mut self, table: Weight, rows: usize, cols: usize) -> Vec<f32> {
+        let act = self.alloc(rows, cols);
+        let ids: Vec<u32> = (0..rows as u32).collect();
+        self.device.embed(table, &ids, act).expect("embed");
+        self.read(act, rows)
+    }
+
     pub(super) fn embed_all(&mut self, values: &[f32], cols: usize, act: Act) {
         let rows = values.len() / cols;
         let bytes = bytes(values);
