@@ -2,6 +2,7 @@
 
 use crate::config::ConfigError;
 use ropeteam_models::LoadError;
+use ropeteam_models::quantize::QuantizeError;
 
 /// Why it could not start or go on.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +38,17 @@ impl From<LoadError> for StartError {
             LoadError::Checkpoint(error) => StartError::Model(error.to_string()),
             LoadError::Device(error) => StartError::Device(error.to_string()),
             LoadError::Option { .. } => StartError::Usage(error.to_string()),
+        }
+    }
+}
+
+impl From<QuantizeError> for StartError {
+    fn from(error: QuantizeError) -> Self {
+        match error {
+            QuantizeError::Load(error) => error.into(),
+            QuantizeError::Source { .. } => StartError::Model(error.to_string()),
+            QuantizeError::Calibration { .. } => StartError::Usage(error.to_string()),
+            QuantizeError::Write { .. } => StartError::Other(error.to_string()),
         }
     }
 }

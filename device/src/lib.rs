@@ -9,7 +9,7 @@ mod tensor;
 
 pub use cpu::{CpuDevice, CpuOptions};
 pub use error::DeviceError;
-pub use tensor::{Dtype, TensorView};
+pub use tensor::{Dtype, TensorView, dequant_row};
 
 /// A packed weight held by the device: a matrix, an embedding table or a vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +42,8 @@ pub struct DeviceInfo {
     pub kind: &'static str,
     /// Model of the hardware, and what the kernels use of it ("AVX-512 BF16").
     pub name: String,
+    /// What it holds weights in.
+    pub precision: Precision,
     /// Memory that a KV cache could still take, in bytes.
     pub free_bytes: u64,
 }
@@ -129,7 +131,8 @@ pub trait Device {
         bias: &[TensorView<'_>],
     ) -> Result<Weight, DeviceError>;
 
-    /// Uploads an embedding table `[vocab, dim]`. With `head`, the same weight also serves `linear` (tied embeddings).
+    /// Uploads an embedding table `[vocab, dim]`. With `head`, the same weight also serves `linear` (the head, tied or not); it is
+    /// then held in int8 where other weights are rounded to int4.
     fn load_embedding(&mut self, table: &TensorView<'_>, head: bool)
     -> Result<Weight, DeviceError>;
 

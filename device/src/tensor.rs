@@ -1,6 +1,7 @@
 //! A tensor as a checkpoint holds it: bytes in a file's own format, not yet on any device.
 
 pub use ropeteam_kernels::Dtype;
+pub use ropeteam_kernels::dequant::dequant_row;
 
 /// A tensor borrowed from a checkpoint.
 #[derive(Clone, Copy, Debug)]

@@ -27,6 +27,8 @@ pub struct ModelInfo {
     pub bos_id: Option<TokenId>,
     /// Element format the configuration names, or else that of most weights.
     pub dtype: Dtype,
+    /// How many numbers the files hold in each format, most first.
+    pub elements: Vec<(Dtype, u64)>,
     /// What the model's authors sample with.
     pub sampling: SamplingDefaults,
 }
@@ -66,6 +68,7 @@ impl ModelInfo {
             dtype: named_dtype
                 .or(checkpoint.weights_dtype())
                 .unwrap_or(Dtype::F32),
+            elements: checkpoint.elements(),
             sampling: match checkpoint.generation_config() {
                 Some(generation) => SamplingDefaults::read(generation)?,
                 None => SamplingDefaults::default(),
@@ -73,12 +76,18 @@ impl ModelInfo {
         })
     }
 
-    /// The arithmetic that suits the checkpoint: f32 where its weights are, else bf16.
+    /// The arithmetic that suits the checkpoint: f32 where its weights are, else as they are stored.
     pub fn default_precision(&self) -> Precision {
         match self.dtype {
-            Dtype::F32 => Precision::F32,
-            _ => Precision::Bf16,
+            Dtype::F32 if !self.is_quantized() => Precision::F32,
+            _ => Precision::Stored,
         }
+    }
+
+    /// Whether most weights are quantised.
+    pub fn is_quantized(&self) -> bool {
+        let most = self.elements.first().map(|(dtype, _)| *dtype);
+        !matches!(most, None | Some(Dtype::F32 | Dtype::F16 | Dtype::BF16))
     }
 }
 

@@ -70,6 +70,35 @@ pub struct LayerNames {
     pub mlp_post_norm: Option<&'static str>,
 }
 
+/// A projection of a layer: matrices that read the same input, stacked along out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Projection {
+    /// Names and outputs of its matrices.
+    pub parts: Vec<(&'static str, usize)>,
+    /// Inputs of each.
+    pub inputs: usize,
+    /// Whether each has a bias.
+    pub bias: bool,
+    /// The norm whose result it reads, if it reads one.
+    pub norm: Option<&'static str>,
+}
+
+/// The projections of a layer, in the order in which they are computed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Projections {
+    pub qkv: Projection,
+    pub attention_output: Projection,
+    pub gate_up: Projection,
+    pub down: Projection,
+}
+
+impl Projections {
+    /// All of them.
+    pub fn in_order(self) -> [Projection; 4] {
+        [self.qkv, self.attention_output, self.gate_up, self.down]
+    }
+}
+
 /// How gate and up projections are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GateUp {
@@ -216,6 +245,47 @@ impl DecoderSpec {
             head_dim: self.head_dim,
             scale: 1.0 / (self.head_dim as f32).sqrt(),
             window: self.windows[layer],
+        }
+    }
+
+    /// The projections of each layer.
+    pub(crate) fn projections(&self) -> Projections {
+        let (names, biases) = (&self.names, &self.biases);
+        let [query, key, value] = names.qkv;
+        Projections {
+            qkv: Projection {
+                parts: vec![
+                    (query, self.query_dim()),
+                    (key, self.kv_dim()),
+                    (value, self.kv_dim()),
+                ],
+                inputs: self.hidden,
+                bias: biases.qkv,
+                norm: Some(names.attention_norm),
+            },
+            attention_output: Projection {
+                parts: vec![(names.attention_output, self.hidden)],
+                inputs: self.query_dim(),
+                bias: biases.attention_output,
+                norm: None,
+            },
+            gate_up: Projection {
+                parts: match names.gate_up {
+                    GateUp::Apart(gate, up) => {
+                        vec![(gate, self.intermediate), (up, self.intermediate)]
+                    }
+                    GateUp::Stacked(both) => vec![(both, 2 * self.intermediate)],
+                },
+                inputs: self.hidden,
+                bias: biases.mlp,
+                norm: Some(names.mlp_norm),
+            },
+            down: Projection {
+                parts: vec![(names.down, self.hidden)],
+                inputs: self.intermediate,
+                bias: biases.mlp,
+                norm: None,
+            },
         }
     }
 

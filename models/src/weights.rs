@@ -2,10 +2,13 @@
 //! Every tensor is checked against the spec's shape first; of those that nobody reads, the ones that would change results
 //! are refused and the others named in the log.
 
-use crate::checkpoint::{Checkpoint, CheckpointError};
+use crate::checkpoint::{Checkpoint, CheckpointError, Tensor, read_all, stored};
 use crate::error::LoadError;
-use crate::spec::{DecoderSpec, EMBEDDING, FINAL_NORM, GateUp, HEAD};
-use ropeteam_device::{Device, TensorView, Weight};
+use crate::rounding::f32_view;
+use crate::rounding::int8::Int8Rows;
+use crate::rounding::smoothing::Smoothing;
+use crate::spec::{DecoderSpec, EMBEDDING, FINAL_NORM, HEAD, Projection};
+use ropeteam_device::{Device, Dtype, Precision, TensorView, Weight};
 use std::collections::HashSet;
 
 /// A decoder's weights on the device.
@@ -40,11 +43,14 @@ impl DecoderWeights {
         let mut loader = Loader {
             spec,
             checkpoint,
+            smooth: device.info().precision == Precision::Int8,
             device,
             read: HashSet::new(),
         };
         let embedding = loader.tensor(EMBEDDING, &[spec.vocab, spec.hidden])?;
-        let embedding = loader.device.load_embedding(&embedding, spec.tied_head)?;
+        let embedding = loader
+            .device
+            .load_embedding(&embedding.view(), spec.tied_head)?;
         let layers = (0..spec.layers())
             .map(|index| loader.layer(index))
             .collect::<Result<_, _>>()?;
@@ -53,7 +59,8 @@ impl DecoderWeights {
             embedding
         } else {
             let head = loader.tensor(HEAD, &[spec.vocab, spec.hidden])?;
-            loader.device.load_linear(&[head], &[])?
+            // A head is a table as well, and held as finely as one.
+            loader.device.load_embedding(&head.view(), true)?
         };
         loader.check_unread()?;
         Ok(Self {
@@ -69,95 +76,108 @@ struct Loader<'a> {
     spec: &'a DecoderSpec,
     checkpoint: &'a Checkpoint,
     device: &'a mut dyn Device,
+    /// The device rounds weights to int8.
+    smooth: bool,
     read: HashSet<String>,
 }
 
-/// A projection to load: its parts' names and rows, stacked along out.
-struct Projection<'a> {
-    parts: &'a [(&'static str, usize)],
-    inputs: usize,
-    bias: bool,
+/// The tensors of a projection.
+struct ProjectionTensors<'a> {
+    matrices: Vec<Tensor<'a>>,
+    biases: Vec<Tensor<'a>>,
+}
+
+fn views<'t>(tensors: &'t [Tensor<'_>]) -> Vec<TensorView<'t>> {
+    tensors.iter().map(Tensor::view).collect()
+}
+
+fn weight_name(layer: usize, module: &str) -> String {
+    format!("model.layers.{layer}.{module}.weight")
 }
 
 impl<'a> Loader<'a> {
     fn layer(&mut self, index: usize) -> Result<LayerWeights, LoadError> {
         let (spec, names) = (self.spec, self.spec.names);
-        let [query, key, value] = names.qkv;
-        let (hidden, inner) = (spec.hidden, spec.intermediate);
-        let qkv = [
-            (query, spec.query_dim()),
-            (key, spec.kv_dim()),
-            (value, spec.kv_dim()),
-        ];
-        let output = [(names.attention_output, hidden)];
-        let gate_up = match names.gate_up {
-            GateUp::Apart(gate, up) => vec![(gate, inner), (up, inner)],
-            GateUp::Stacked(both) => vec![(both, 2 * inner)],
+        let projections = spec.projections();
+        let (attention_norm, qkv) = self.normed(index, names.attention_norm, &projections.qkv)?;
+        let head_norms = match names.query_key_norms {
+            Some([query, key]) => Some([
+                self.norm(index, query, spec.head_dim)?,
+                self.norm(index, key, spec.head_dim)?,
+            ]),
+            None => None,
         };
-        let down = [(names.down, hidden)];
-        let biases = spec.biases;
+        let attention_output = self.linear(index, &projections.attention_output)?;
+        let attention_post_norm = self.norm_if(index, names.attention_post_norm)?;
+        let (mlp_norm, gate_up) = self.normed(index, names.mlp_norm, &projections.gate_up)?;
         Ok(LayerWeights {
-            attention_norm: self.norm(index, names.attention_norm, hidden)?,
-            qkv: self.linear(
-                index,
-                Projection {
-                    parts: &qkv,
-                    inputs: hidden,
-                    bias: biases.qkv,
-                },
-            )?,
-            head_norms: match names.query_key_norms {
-                Some([query, key]) => Some([
-                    self.norm(index, query, spec.head_dim)?,
-                    self.norm(index, key, spec.head_dim)?,
-                ]),
-                None => None,
-            },
-            attention_output: self.linear(
-                index,
-                Projection {
-                    parts: &output,
-                    inputs: spec.query_dim(),
-                    bias: biases.attention_output,
-                },
-            )?,
-            attention_post_norm: self.norm_if(index, names.attention_post_norm)?,
-            mlp_norm: self.norm(index, names.mlp_norm, hidden)?,
-            gate_up: self.linear(
-                index,
-                Projection {
-                    parts: &gate_up,
-                    inputs: hidden,
-                    bias: biases.mlp,
-                },
-            )?,
-            down: self.linear(
-                index,
-                Projection {
-                    parts: &down,
-                    inputs: inner,
-                    bias: biases.mlp,
-                },
-            )?,
+            attention_norm,
+            qkv,
+            head_norms,
+            attention_output,
+            attention_post_norm,
+            mlp_norm,
+            gate_up,
+            down: self.linear(index, &projections.down)?,
             mlp_post_norm: self.norm_if(index, names.mlp_post_norm)?,
         })
     }
 
-    fn linear(&mut self, layer: usize, projection: Projection<'_>) -> Result<Weight, LoadError> {
-        let mut matrices = Vec::new();
-        let mut biases = Vec::new();
-        for &(module, rows) in projection.parts {
+    fn linear(&mut self, layer: usize, projection: &Projection) -> Result<Weight, LoadError> {
+        let tensors = self.parts(layer, projection)?;
+        let (matrices, biases) = (views(&tensors.matrices), views(&tensors.biases));
+        Ok(self.device.load_linear(&matrices, &biases)?)
+    }
+
+    /// A norm and the projection that reads what it normed; smoothed when the device is going to round it to int8
+    /// and no file has done so before.
+    fn normed(
+        &mut self,
+        layer: usize,
+        norm: &str,
+        projection: &Projection,
+    ) -> Result<(Weight, Weight), LoadError> {
+        let vector = self.tensor(&weight_name(layer, norm), &[projection.inputs])?;
+        let tensors = self.parts(layer, projection)?;
+        let (norm, matrices, biases) = (
+            vector.view(),
+            views(&tensors.matrices),
+            views(&tensors.biases),
+        );
+        let is_rounded = matrices.iter().any(|view| view.dtype == Dtype::I8);
+        if !self.smooth || is_rounded {
+            let norm = self.device.load_vector(&norm)?;
+            return Ok((norm, self.device.load_linear(&matrices, &biases)?));
+        }
+        let smoothing = Smoothing::new(&read_all(&norm), &matrices, Dtype::F32);
+        let rounded: Vec<Int8Rows> = matrices
+            .iter()
+            .map(|matrix| Int8Rows::round(matrix, Some(&smoothing.columns), Dtype::F32))
+            .collect();
+        let matrices: Vec<_> = rounded.iter().map(Int8Rows::view).collect();
+        let bytes = stored(Dtype::F32, &smoothing.norm);
+        let norm = self.device.load_vector(&f32_view(&bytes, norm.shape))?;
+        Ok((norm, self.device.load_linear(&matrices, &biases)?))
+    }
+
+    fn parts(
+        &mut self,
+        layer: usize,
+        projection: &Projection,
+    ) -> Result<ProjectionTensors<'a>, CheckpointError> {
+        let (mut matrices, mut biases) = (Vec::new(), Vec::new());
+        for &(module, rows) in &projection.parts {
             let stem = format!("model.layers.{layer}.{module}");
             matrices.push(self.tensor(&format!("{stem}.weight"), &[rows, projection.inputs])?);
             if projection.bias {
                 biases.push(self.tensor(&format!("{stem}.bias"), &[rows])?);
             }
         }
-        Ok(self.device.load_linear(&matrices, &biases)?)
+        Ok(ProjectionTensors { matrices, biases })
     }
 
     fn norm(&mut self, layer: usize, module: &str, len: usize) -> Result<Weight, LoadError> {
-        self.vector(&format!("model.layers.{layer}.{module}.weight"), len)
+        self.vector(&weight_name(layer, module), len)
     }
 
     fn norm_if(&mut self, layer: usize, module: Option<&str>) -> Result<Option<Weight>, LoadError> {
@@ -168,10 +188,10 @@ impl<'a> Loader<'a> {
 
     fn vector(&mut self, name: &str, len: usize) -> Result<Weight, LoadError> {
         let vector = self.tensor(name, &[len])?;
-        Ok(self.device.load_vector(&vector)?)
+        Ok(self.device.load_vector(&vector.view())?)
     }
 
-    fn tensor(&mut self, name: &str, shape: &[usize]) -> Result<TensorView<'a>, CheckpointError> {
+    fn tensor(&mut self, name: &str, shape: &[usize]) -> Result<Tensor<'a>, CheckpointError> {
         self.read.insert(name.to_owned());
         self.checkpoint.tensor(name, shape)
     }
@@ -179,17 +199,17 @@ impl<'a> Loader<'a> {
     /// Tensors that are not read may mean that the model is not what its configuration says: those that would change
     /// results are refused, the others told.
     fn check_unread(&self) -> Result<(), CheckpointError> {
-        let unread: Vec<&str> = self
+        let unread: Vec<_> = self
             .checkpoint
             .tensor_names()
-            .filter(|name| !self.read.contains(*name) && !is_known_leftover(name, self.spec))
+            .filter(|name| !self.read.contains(&**name) && !is_known_leftover(name, self.spec))
             .collect();
         if let Some(name) = unread.iter().find(|name| changes_results(name, self.spec)) {
             return Err(self.checkpoint.unread_tensor(name));
         }
         for tensor in unread.iter().take(NAMED_UNREAD) {
             tracing::warn!(
-                tensor,
+                %tensor,
                 "the model does not read this tensor of its checkpoint"
             );
         }

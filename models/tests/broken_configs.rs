@@ -76,7 +76,11 @@ fn a_configuration_that_asks_for_what_is_not_built_is_refused_by_name() {
     );
     refused_config(
         json!({"quantization_config": {"quant_method": "gptq"}}),
-        &["quantization_config", "gptq"],
+        &[
+            "quantization_config.quant_method",
+            "gptq",
+            "compressed-tensors",
+        ],
     );
     refused_config(
         json!({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}),

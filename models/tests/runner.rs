@@ -174,7 +174,7 @@ fn a_models_facts_come_from_both_of_its_configurations() {
     );
     assert_eq!(
         gather(&folder("llama/bf16")).default_precision(),
-        Precision::Bf16
+        Precision::Stored
     );
     // The number of weights that the reference counted.
     assert_eq!(gather(&folder("llama")).parameters, 191_936);

@@ -99,6 +99,21 @@ fn perplexity_is_that_of_the_reference() {
     assert!((found - NLL).abs() < 0.005, "nll in bf16: {found}");
 }
 
+/// What weights in few bits, and the int8 activations that they are multiplied by, may cost.
+#[test]
+fn few_bits_cost_little() {
+    for (precision, allowed) in [
+        (Precision::Int8, 0.010),
+        (Precision::Int4, 0.012),
+        (Precision::Stored, 0.012),
+    ] {
+        let found = mean_nll(&mut smollm2(precision));
+        println!("nll in {precision:?}: {found:.5}");
+        let cost = found - NLL;
+        assert!(cost < allowed, "{precision:?} costs {cost}");
+    }
+}
+
 #[test]
 fn greedy_texts_are_those_of_the_reference() {
     if is_gguf() {

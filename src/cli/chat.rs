@@ -1,7 +1,7 @@
 //! `ropeteam chat`: a conversation in the terminal.
 
 use super::answer;
-use super::flags::ConfigFlags;
+use super::flags::{Answering, ConfigFlags};
 use super::lines::Lines;
 use super::local::Local;
 use super::sampling::AnswerArgs;
@@ -27,7 +27,7 @@ pub struct ChatArgs {
     #[command(flatten)]
     answer: AnswerArgs,
     #[command(flatten)]
-    config: ConfigFlags<false>,
+    config: ConfigFlags<Answering>,
 }
 
 /// Runs the command.

@@ -1,6 +1,6 @@
 //! `ropeteam config`: check a file, show what is in effect, list all options.
 
-use super::flags::ConfigFlags;
+use super::flags::{ConfigFlags, Serving};
 use super::output;
 use crate::config::{check_file, reference, resolve, to_json, to_text};
 use crate::exit::Exit;
@@ -21,7 +21,7 @@ pub enum ConfigCommand {
         #[arg(long)]
         json: bool,
         #[command(flatten)]
-        flags: Box<ConfigFlags<true>>,
+        flags: Box<ConfigFlags<Serving>>,
     },
     /// List all options as a table in Markdown
     Reference,

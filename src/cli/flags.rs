@@ -3,24 +3,71 @@
 use crate::config::{Inputs, NOT_OFFERED, OPTIONS, OptionSpec};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
+use std::marker::PhantomData;
 use std::path::PathBuf;
 
-/// The options given on the command line: all of them with `SERVER`, else those that matter without one.
+/// The options given on the command line, out of those that the command offers.
 #[derive(Clone, Debug, Default)]
-pub struct ConfigFlags<const SERVER: bool> {
+pub struct ConfigFlags<C> {
     file: Option<PathBuf>,
     words: Vec<(&'static str, String)>,
+    command: PhantomData<C>,
 }
 
-/// Options of the server that matter for a model in this process too.
-const LOCAL: &[&str] = &["timeout_ms", "step_timeout_ms", "log_level", "log_format"];
+/// A kind of command: which options it offers.
+pub trait Offers {
+    /// Whether it offers this one.
+    fn offers(spec: &OptionSpec) -> bool;
+}
 
-impl<const SERVER: bool> ConfigFlags<SERVER> {
+/// Serves: all options.
+#[derive(Clone, Debug, Default)]
+pub struct Serving;
+
+/// Answers in this process: those of the model, and those of the server that matter here too.
+#[derive(Clone, Debug, Default)]
+pub struct Answering;
+
+/// Computes with a model that is named apart: those that say where and how.
+#[derive(Clone, Debug, Default)]
+pub struct Computing;
+
+impl Offers for Serving {
+    fn offers(_: &OptionSpec) -> bool {
+        true
+    }
+}
+
+impl Offers for Answering {
+    fn offers(spec: &OptionSpec) -> bool {
+        let too = ["timeout_ms", "step_timeout_ms", "log_level", "log_format"];
+        spec.section != "server_config" || too.contains(&spec.key)
+    }
+}
+
+impl Offers for Computing {
+    fn offers(spec: &OptionSpec) -> bool {
+        let offered = [
+            "device",
+            "threads",
+            "dtype",
+            "quantize",
+            "kv_dtype",
+            "log_level",
+        ];
+        offered.contains(&spec.key)
+    }
+}
+
+impl<C: Offers> ConfigFlags<C> {
     fn options() -> impl Iterator<Item = &'static OptionSpec> {
-        let offered = |spec: &&OptionSpec| {
-            SERVER || spec.section != "server_config" || LOCAL.contains(&spec.key)
-        };
-        OPTIONS.iter().filter(offered)
+        OPTIONS.iter().filter(|spec| C::offers(spec))
+    }
+
+    /// These flags with the model that an argument names.
+    pub fn with_model(mut self, model: String) -> Self {
+        self.words.push(("model", model));
+        self
     }
 
     /// These flags together with the process's environment.
@@ -37,7 +84,7 @@ impl<const SERVER: bool> ConfigFlags<SERVER> {
     }
 }
 
-impl<const SERVER: bool> FromArgMatches for ConfigFlags<SERVER> {
+impl<C: Offers + Default> FromArgMatches for ConfigFlags<C> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let mut flags = Self::default();
         flags.update_from_arg_matches(matches)?;
@@ -57,7 +104,7 @@ impl<const SERVER: bool> FromArgMatches for ConfigFlags<SERVER> {
     }
 }
 
-impl<const SERVER: bool> Args for ConfigFlags<SERVER> {
+impl<C: Offers + Default> Args for ConfigFlags<C> {
     fn augment_args(command: Command) -> Command {
         let file = Arg::new("config")
             .long("config")

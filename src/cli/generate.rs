@@ -1,7 +1,7 @@
 //! `ropeteam generate`: one prompt to the terminal.
 
 use super::answer;
-use super::flags::ConfigFlags;
+use super::flags::{Answering, ConfigFlags};
 use super::local::Local;
 use super::output;
 use super::sampling::AnswerArgs;
@@ -27,7 +27,7 @@ pub struct GenerateArgs {
     #[command(flatten)]
     answer: AnswerArgs,
     #[command(flatten)]
-    config: ConfigFlags<false>,
+    config: ConfigFlags<Answering>,
 }
 
 /// Runs the command.

@@ -1,6 +1,6 @@
 //! A model in this very process, for the commands that answer in the terminal.
 
-use super::flags::ConfigFlags;
+use super::flags::{Answering, ConfigFlags};
 use crate::config::{Config, LogLevel, Origin, resolve};
 use crate::exit::Exit;
 use crate::logging;
@@ -28,7 +28,7 @@ impl Local {
     /// # Errors
     /// Why it could not start, or what the work met.
     pub fn run(
-        flags: ConfigFlags<false>,
+        flags: ConfigFlags<Answering>,
         work: impl AsyncFnOnce(Local) -> Result<Exit, StartError>,
     ) -> Result<Exit, StartError> {
         let resolved = resolve(flags.into_inputs())?;

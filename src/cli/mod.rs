@@ -8,7 +8,10 @@ mod flags;
 mod generate;
 mod lines;
 mod local;
+mod meter;
 mod output;
+mod perplexity;
+mod quantize;
 mod sampling;
 mod serve;
 
@@ -58,6 +61,21 @@ Examples:
   cat essay.txt | ropeteam generate --model ./Qwen3-0.6B -
 ";
 
+const PERPLEXITY_EXAMPLES: &str = "\
+Examples:
+  ropeteam perplexity ./Qwen3-0.6B --text wiki.txt --quantize int8
+  ropeteam perplexity ./Qwen3-0.6B-int4 --text wiki.txt --reference ./Qwen3-0.6B --json
+";
+
+const QUANTIZE_EXAMPLES: &str = "\
+Examples:
+  ropeteam quantize ./Qwen3-0.6B --to int8 --out ./Qwen3-0.6B-int8
+  ropeteam quantize ./Qwen3-0.6B --to int4 --out ./Qwen3-0.6B-int4 --calibration talks.txt
+
+The folder is in the compressed-tensors format. int4 weights are rounded with error feedback, which takes a few minutes per
+billion of weights and memory for the model in bf16.
+";
+
 /// An LLM inference server that goes on when a device fails.
 #[derive(Debug, Parser)]
 #[command(name = "ropeteam", version = VERSION, max_term_width = 110, after_help = format!("{EXAMPLES}\n{}", exit::HELP))]
@@ -79,6 +97,12 @@ enum Command {
     /// Load a server and measure it
     #[command(after_help = BENCH_EXAMPLES, args_override_self = true)]
     Bench(Box<bench::BenchArgs>),
+    /// Measure how well a model predicts a text
+    #[command(after_help = PERPLEXITY_EXAMPLES)]
+    Perplexity(Box<perplexity::PerplexityArgs>),
+    /// Write a model in few bits
+    #[command(after_help = QUANTIZE_EXAMPLES)]
+    Quantize(Box<quantize::QuantizeArgs>),
     /// Check, show or list the configuration
     #[command(subcommand)]
     Config(config::ConfigCommand),
@@ -91,6 +115,8 @@ pub fn main() -> ExitCode {
         Command::Generate(args) => generate::run(*args),
         Command::Chat(args) => chat::run(*args),
         Command::Bench(args) => bench::run(*args),
+        Command::Perplexity(args) => perplexity::run(*args),
+        Command::Quantize(args) => quantize::run(*args),
         Command::Config(command) => config::run(command),
     };
     finish(result).into()
@@ -113,7 +139,15 @@ mod tests {
         let mut text = String::new();
         let mut command = Cli::command().term_width(100);
         command.build();
-        for name in ["serve", "generate", "chat", "bench", "config"] {
+        for name in [
+            "serve",
+            "generate",
+            "chat",
+            "bench",
+            "perplexity",
+            "quantize",
+            "config",
+        ] {
             let shown = command
                 .find_subcommand_mut(name)
                 .expect("a command")

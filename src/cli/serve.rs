@@ -1,6 +1,6 @@
 //! `ropeteam serve`.
 
-use super::flags::ConfigFlags;
+use super::flags::{ConfigFlags, Serving};
 use crate::config::resolve;
 use crate::exit::Exit;
 use crate::serve;
@@ -10,7 +10,7 @@ use crate::start_error::StartError;
 #[derive(Debug, clap::Args)]
 pub struct ServeArgs {
     #[command(flatten)]
-    config: ConfigFlags<true>,
+    config: ConfigFlags<Serving>,
 }
 
 /// Runs the command.

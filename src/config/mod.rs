@@ -13,8 +13,8 @@ mod words;
 pub use error::{ConfigError, Place};
 pub use kind::{Kind, MemoryBudget};
 pub use options::{
-    Config, DebugConfig, Dtype, LogFormat, LogLevel, LogRequests, ModelConfig, NOT_OFFERED,
-    OPTIONS, OptionSpec, ServerConfig, SimulatedTime, Speculate,
+    Config, DebugConfig, Dtype, KvDtype, LogFormat, LogLevel, LogRequests, ModelConfig,
+    NOT_OFFERED, OPTIONS, OptionSpec, Quantize, ServerConfig, SimulatedTime, Speculate,
 };
 pub use origin::Origin;
 pub use resolve::{Inputs, Resolved, Setting, resolve};

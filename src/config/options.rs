@@ -120,8 +120,12 @@ options! {
         simulated_time: SimulatedTime = Choice(&["model", "none"]) => Word("model");
         /// Threads that compute; auto: one per core that the process may use.
         threads: Option<usize> = Or("auto", &Int(1, 1024)) => Null;
-        /// Arithmetic of weights and KV cache; auto: bf16 for bf16, f16 and quantised checkpoints, f32 for f32 ones.
+        /// Arithmetic of weights and KV cache where they are not quantised; auto: f32 for f32 checkpoints, else bf16.
         dtype: Dtype = Choice(&["auto", "f32", "bf16"]) => Word("auto");
+        /// Weights in few bits: as the file holds them (auto), widened to --dtype (none), or rounded at load (int8, int4).
+        quantize: Quantize = Choice(&["auto", "none", "int8", "int4"]) => Word("auto");
+        /// Numbers of the KV cache; auto: f32 with --dtype f32, else bf16.
+        kv_dtype: KvDtype = Choice(&["auto", "bf16", "int8"]) => Word("auto");
         /// Longest sequence in tokens, prompt and output together; auto: what the model was made for.
         max_model_len: Option<u32> = Or("auto", &Int(1, 1 << 24)) => Null;
         /// Blocks in the KV cache; auto: what fits into --kv-memory.
@@ -228,6 +232,32 @@ pub enum Dtype {
     F32,
     /// bf16 with f32 accumulation.
     Bf16,
+}
+
+/// Weights in few bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Quantize {
+    /// As the file holds them.
+    Auto,
+    /// Widened to floats.
+    None,
+    /// A byte each, a factor per output.
+    Int8,
+    /// Half a byte each, scale and minimum per 32 inputs.
+    Int4,
+}
+
+/// Numbers of the KV cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KvDtype {
+    /// By the arithmetic.
+    Auto,
+    /// bf16.
+    Bf16,
+    /// A byte each.
+    Int8,
 }
 
 /// Guessing ahead.

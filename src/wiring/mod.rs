@@ -3,7 +3,9 @@
 
 mod build;
 mod defaults;
+pub mod direct;
 mod model;
+mod precision;
 mod simulated;
 mod sizing;
 mod texts;

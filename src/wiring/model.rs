@@ -1,14 +1,14 @@
 //! Finds a real model, looks at it and prepares its device. The weights are read when the device starts.
 
 use super::build::{self, Recipe};
+use super::precision::{Weights, precision};
 use super::sizing::{Sizes, bytes, sizes};
 use super::{Footprint, Loaded, defaults, texts};
-use crate::config::{Config, Dtype, ModelConfig};
+use crate::config::Config;
 use crate::devices::{self, DeviceOptions};
 use crate::http::state::ModelCard;
 use crate::start_error::StartError;
 use ropeteam_actors::EngineParts;
-use ropeteam_device::Precision;
 use ropeteam_engine::ids::TokenId;
 use ropeteam_engine::sampling::SamplingParams;
 use ropeteam_models::source::{self, Located, Places};
@@ -27,12 +27,16 @@ pub fn load(config: &Config) -> Result<Loaded, StartError> {
     let spec = families::spec(checkpoint.config()).map_err(LoadError::from)?;
     let info = ModelInfo::gather(&checkpoint, &spec).map_err(LoadError::from)?;
     let texts = texts::read(&checkpoint, model)?;
+    let weights = Weights {
+        precision: precision(model, &info)?,
+        info: &info,
+    };
     let options = DeviceOptions {
         threads: model.threads,
-        precision: precision(model, &info),
+        precision: weights.precision,
     };
     let device = (entry.open)(&options).map_err(LoadError::from)?.info();
-    let sizes = sizes(model, &spec, options.precision, device.free_bytes)?;
+    let sizes = sizes(model, &spec, &weights, device.free_bytes)?;
     let mask = texts.codec.column_mask(spec.vocab);
     let recipe = Recipe {
         path,
@@ -53,7 +57,7 @@ pub fn load(config: &Config) -> Result<Loaded, StartError> {
             names: vec![model.served_name.clone().unwrap_or_else(|| name.clone())],
             root: name,
             revision: None,
-            dtype: dtype_name(options.precision).to_owned(),
+            dtype: weights.dtype().to_owned(),
             device_type: entry.kind.to_owned(),
             max_model_len: sizes.max_model_len,
         },
@@ -61,7 +65,7 @@ pub fn load(config: &Config) -> Result<Loaded, StartError> {
             true => defaults::sampling(&info.sampling)?,
             false => SamplingParams::default(),
         },
-        footprint: footprint(device.name, &spec, options.precision, sizes),
+        footprint: footprint(device.name, &spec, &weights, sizes),
         first_life: Some(first_life),
     })
 }
@@ -73,35 +77,21 @@ fn eos_ids(info: &ModelInfo, further: &[TokenId]) -> Vec<TokenId> {
     ids
 }
 
-fn find(model: &str) -> Result<Located, StartError> {
+/// Finds a model by its name or path; it may be downloaded.
+///
+/// # Errors
+/// Where it was looked for.
+pub fn find(model: &str) -> Result<Located, StartError> {
     let located = Places::from_env().and_then(|places| source::locate(Some(model), &places));
     located.map_err(|error| StartError::Model(error.to_string()))
 }
 
-fn precision(config: &ModelConfig, info: &ModelInfo) -> Precision {
-    match config.dtype {
-        Dtype::Auto => info.default_precision(),
-        Dtype::F32 => Precision::F32,
-        Dtype::Bf16 => Precision::Bf16,
-    }
-}
-
-fn dtype_name(precision: Precision) -> &'static str {
-    match precision {
-        Precision::F32 => "float32",
-        Precision::Bf16 => "bfloat16",
-        Precision::Stored => "stored",
-        Precision::Int8 => "int8",
-        Precision::Int4 => "int4",
-    }
-}
-
-fn footprint(device: String, spec: &DecoderSpec, precision: Precision, sizes: Sizes) -> Footprint {
+fn footprint(device: String, spec: &DecoderSpec, weights: &Weights<'_>, sizes: Sizes) -> Footprint {
     Footprint {
         device,
-        dtype: dtype_name(precision),
-        weights: bytes(spec.weight_bytes(precision)),
-        kv_memory: bytes(sizes.kv_bytes(spec, precision)),
+        dtype: weights.dtype(),
+        weights: bytes(weights.bytes(spec)),
+        kv_memory: bytes(sizes.kv_bytes(spec, weights.precision)),
         sizes,
     }
 }

@@ -1,5 +1,6 @@
 //! How large the KV pool and a step may be: from the configuration, the model's shape and the memory that is free.
 
+use super::precision::Weights;
 use crate::config::ModelConfig;
 use crate::start_error::StartError;
 use ropeteam_device::Precision;
@@ -47,7 +48,7 @@ pub fn max_running(config: &ModelConfig) -> u32 {
 pub fn sizes(
     config: &ModelConfig,
     spec: &DecoderSpec,
-    precision: Precision,
+    weights: &Weights<'_>,
     free: u64,
 ) -> Result<Sizes, StartError> {
     let mut sizes = Sizes {
@@ -63,7 +64,7 @@ pub fn sizes(
         sizes.max_step_tokens as usize,
         sizes.max_logits_rows as usize,
     );
-    let loaded = spec.weight_bytes(precision) + spec.activation_bytes(steps.0, steps.1);
+    let loaded = weights.bytes(spec) + spec.activation_bytes(steps.0, steps.1);
     if loaded >= free {
         let what = format!(
             "weights and activations need {}, {} are free",
@@ -73,7 +74,7 @@ pub fn sizes(
         return Err(StartError::Device(what));
     }
     let block_bytes = spec
-        .kv_block_bytes(precision, sizes.block_size as usize)
+        .kv_block_bytes(weights.precision, sizes.block_size as usize)
         .max(1);
     sizes.kv_blocks = match config.kv_blocks {
         Some(blocks) if u64::from(blocks) * block_bytes > free - loaded => {
@@ -149,7 +150,7 @@ mod tests {
     use super::*;
     use crate::config::{Inputs, resolve};
     use ropeteam_models::checkpoint::Checkpoint;
-    use ropeteam_models::families;
+    use ropeteam_models::{ModelInfo, families};
     use std::path::Path;
 
     const FREE: u64 = 1 << 30;
@@ -166,9 +167,14 @@ mod tests {
         .expect("good flags")
         .config;
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tiny/llama");
-        let spec =
-            families::spec(Checkpoint::open(&folder).expect("fixture").config()).expect("fixture");
-        sizes(&config.model_config, &spec, Precision::F32, free).map_err(|error| error.to_string())
+        let checkpoint = Checkpoint::open(&folder).expect("fixture");
+        let spec = families::spec(checkpoint.config()).expect("fixture");
+        let info = ModelInfo::gather(&checkpoint, &spec).expect("fixture");
+        let weights = Weights {
+            precision: Precision::F32,
+            info: &info,
+        };
+        sizes(&config.model_config, &spec, &weights, free).map_err(|error| error.to_string())
     }
 
     #[test]

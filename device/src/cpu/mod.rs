@@ -94,6 +94,7 @@ impl Device for CpuDevice {
                 memory::cpu_name(),
                 self.machine.isa().name()
             ),
+            precision: self.precision,
             free_bytes: memory::free_bytes(),
         }
     }

@@ -46,6 +46,11 @@ impl Config {
         &self.file
     }
 
+    /// All of it.
+    pub(crate) fn values(&self) -> &Map<String, Value> {
+        &self.values
+    }
+
     /// Its fields.
     pub fn fields(&self) -> Fields<'_> {
         Fields {

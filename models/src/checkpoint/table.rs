@@ -1,6 +1,7 @@
 //! The table of all tensors of a checkpoint, whatever files they lie in, and the checked way to one of them.
 
 use super::error::CheckpointError;
+use super::floats::is_float;
 use super::mapped::MappedFile;
 use ropeteam_device::{Dtype, TensorView};
 use std::collections::BTreeMap;
@@ -9,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 /// Element formats that devices take, for messages.
 const SUPPORTED_DTYPES: &str = "F32, F16, BF16, and in GGUF files Q4_0, Q4_1, Q8_0, Q4_K, Q6_K";
+/// Those of factors, for messages.
+const FLOAT_DTYPES: &str = "F32, F16, BF16";
 
 /// Where a tensor lies. `bytes` is inside its file; that it fits shape and format is checked when it is asked for.
 pub(crate) struct StoredTensor {
@@ -67,50 +70,24 @@ impl TensorTable {
         self.tensors.get(name)
     }
 
-    /// The element format that most bytes have; formats that are not supported do not count.
-    pub fn main_dtype(&self) -> Option<Dtype> {
-        let mut sums: Vec<(Dtype, usize)> = Vec::new();
-        for tensor in self.tensors.values() {
-            let Ok(dtype) = tensor.dtype else { continue };
-            match sums.iter_mut().find(|(known, _)| *known == dtype) {
-                Some((_, sum)) => *sum += tensor.bytes.len(),
-                None => sums.push((dtype, tensor.bytes.len())),
-            }
-        }
-        sums.into_iter()
-            .max_by_key(|(_, sum)| *sum)
-            .map(|(dtype, _)| dtype)
+    /// All tensors with their names, in alphabetical order.
+    pub fn entries(&self) -> impl Iterator<Item = (&str, &StoredTensor)> {
+        self.tensors
+            .iter()
+            .map(|(name, tensor)| (name.as_str(), tensor))
     }
 
     /// The tensor as a view, if it has the shape `expected` (`[n]` or `[out, in]`), a known format and as many bytes
     /// as these take. A vector's view has the shape `[n, 1]`.
     pub fn view(&self, name: &str, expected: &[usize]) -> Result<TensorView<'_>, CheckpointError> {
-        let tensor = self
-            .get(name)
-            .ok_or_else(|| CheckpointError::MissingTensor {
-                file: self.source.clone(),
-                tensor: name.to_owned(),
-                expected: format!("{expected:?}"),
-            })?;
+        let tensor = self.find(name, &[expected])?;
         let file = &self.files[tensor.file];
-        if tensor.shape != expected {
-            return Err(CheckpointError::WrongShape {
-                file: file.path().to_path_buf(),
-                tensor: name.to_owned(),
-                expected: expected.to_vec(),
-                found: tensor.shape.clone(),
-            });
-        }
-        let wrong_dtype = |found: String| CheckpointError::WrongDtype {
-            file: file.path().to_path_buf(),
-            tensor: name.to_owned(),
-            found,
-            supported: SUPPORTED_DTYPES,
-        };
+        let wrong_dtype = |found: String| self.wrong_dtype(name, found, SUPPORTED_DTYPES);
         let dtype = tensor.dtype.clone().map_err(wrong_dtype)?;
         let shape = match *expected {
             [rows, cols] => [rows, cols],
             [len] => [len, 1],
+            [] => [1, 1],
             _ => return Err(wrong_dtype(format!("in {} dimensions", expected.len()))),
         };
         let row_bytes = dtype
@@ -131,6 +108,67 @@ impl TensorTable {
             row_order: tensor.row_order.as_deref(),
             scales: None,
         })
+    }
+
+    /// A tensor of floats that has one of the shapes `expected`, as a view.
+    pub fn floats(
+        &self,
+        name: &str,
+        expected: &[&[usize]],
+    ) -> Result<TensorView<'_>, CheckpointError> {
+        let shape = &self.find(name, expected)?.shape;
+        let view = self.view(name, shape)?;
+        match is_float(view.dtype) {
+            true => Ok(view),
+            false => Err(self.wrong_dtype(name, format!("{:?}", view.dtype), FLOAT_DTYPES)),
+        }
+    }
+
+    /// The bytes of a tensor of the shape `expected` whose elements no device takes as they are, by their name in the file.
+    pub fn raw(
+        &self,
+        name: &str,
+        elements: &'static str,
+        expected: &[usize],
+    ) -> Result<&[u8], CheckpointError> {
+        let tensor = self.find(name, &[expected])?;
+        match &tensor.dtype {
+            Err(found) if found == elements => {
+                Ok(&self.files[tensor.file].bytes()[tensor.bytes.clone()])
+            }
+            Err(found) => Err(self.wrong_dtype(name, found.clone(), elements)),
+            Ok(found) => Err(self.wrong_dtype(name, format!("{found:?}"), elements)),
+        }
+    }
+
+    /// The tensor, if it has one of the shapes `expected`.
+    fn find(&self, name: &str, expected: &[&[usize]]) -> Result<&StoredTensor, CheckpointError> {
+        let wanted = expected.first().copied().unwrap_or_default();
+        let tensor = self
+            .get(name)
+            .ok_or_else(|| CheckpointError::MissingTensor {
+                file: self.source.clone(),
+                tensor: name.to_owned(),
+                expected: format!("{wanted:?}"),
+            })?;
+        if expected.contains(&&tensor.shape[..]) {
+            return Ok(tensor);
+        }
+        Err(CheckpointError::WrongShape {
+            file: self.files[tensor.file].path().to_path_buf(),
+            tensor: name.to_owned(),
+            expected: wanted.to_vec(),
+            found: tensor.shape.clone(),
+        })
+    }
+
+    fn wrong_dtype(&self, name: &str, found: String, supported: &'static str) -> CheckpointError {
+        CheckpointError::WrongDtype {
+            file: self.file_of(name).to_path_buf(),
+            tensor: name.to_owned(),
+            found,
+            supported,
+        }
     }
 
     /// The file that holds the tensor, for messages; the table's source when there is no such tensor.

@@ -5,9 +5,7 @@ use crate::checkpoint::{CheckpointError, Fields, same};
 use serde_json::Value;
 
 /// Objects and numbers whose mere presence asks for something.
-const MUST_BE_ABSENT: [&str; 8] = [
-    "quantization_config",
-    "compression_config",
+const MUST_BE_ABSENT: [&str; 6] = [
     "attn_logit_softcapping",
     "final_logit_softcapping",
     "query_pre_attn_scalar",

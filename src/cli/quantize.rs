@@ -1,0 +1,117 @@
+//! `ropeteam quantize`: a model in few bits, as a folder that vLLM, transformers and this program load.
+
+use super::flags::{Computing, ConfigFlags};
+use super::meter::Meter;
+use super::output;
+use crate::config::resolve;
+use crate::exit::Exit;
+use crate::logging;
+use crate::start_error::StartError;
+use crate::wiring::direct::DirectModel;
+use ropeteam_device::{Device, DeviceError, Precision};
+use ropeteam_engine::text::TextCodec;
+use ropeteam_models::quantize::{
+    CALIBRATION_TEXT, Calibration, Int4Format, QuantizeError, Written, int4, int8,
+};
+use std::path::PathBuf;
+
+/// What to write.
+#[derive(Debug, clap::Args)]
+pub struct QuantizeArgs {
+    /// The model: a folder with weights in floats, or org/name
+    model: String,
+    /// Weights of the projections; embedding, head and norms stay as they are
+    #[arg(long)]
+    to: Target,
+    /// Folder to write; it must not be there yet, or be empty
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Text whose activations int4 weights are rounded for [default: one of our own]
+    #[arg(long, value_name = "FILE")]
+    calibration: Option<PathBuf>,
+    /// Inputs that share a factor, for int4
+    #[arg(long, value_name = "N", default_value = "32", value_parser = ["32", "64", "128"])]
+    group_size: String,
+    /// Leave out the zero points of int4 groups: fewer bytes and more error
+    #[arg(long)]
+    symmetric: bool,
+    /// Round each int4 weight by itself, without a calibration text, for comparison
+    #[arg(long, conflicts_with = "calibration")]
+    plain: bool,
+    #[command(flatten)]
+    config: ConfigFlags<Computing>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Target {
+    Int8,
+    Int4,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// What is wrong with the model, the text, the device or the folder.
+pub fn run(args: QuantizeArgs) -> Result<Exit, StartError> {
+    let config = args.config.clone().with_model(args.model.clone());
+    let config = resolve(config.into_inputs())?.config;
+    logging::start(&config.server_config);
+    let model = DirectModel::open(&config)?;
+    let written = match args.to {
+        Target::Int8 => {
+            let meter = Meter::new(4 * model.spec.layers(), "projections");
+            int8(&model.checkpoint, &args.out, &mut |done, _| meter.at(done))
+        }
+        Target::Int4 => to_int4(&args, &model)?,
+    };
+    let Written { matrices, bytes } = written?;
+    let size = bytes as f64 / 1e6;
+    output::print(&format!(
+        "{}: {matrices} matrices in {}, {size:.1} MB in all\n",
+        args.out.display(),
+        match args.to {
+            Target::Int8 => "int8",
+            Target::Int4 => "int4",
+        }
+    ))?;
+    Ok(Exit::Done)
+}
+
+fn to_int4(
+    args: &QuantizeArgs,
+    model: &DirectModel,
+) -> Result<Result<Written, QuantizeError>, StartError> {
+    let format = Int4Format {
+        group: match args.group_size.as_str() {
+            "128" => 128,
+            "64" => 64,
+            _ => 32,
+        },
+        symmetric: args.symmetric,
+    };
+    let text = match &args.calibration {
+        Some(file) => std::fs::read_to_string(file).map_err(|error| {
+            StartError::Usage(format!("--calibration: {}: {error}", file.display()))
+        })?,
+        None => CALIBRATION_TEXT.to_owned(),
+    };
+    let ids = model.codec.encode(&text, false);
+    let ids = ids.map_err(|error| StartError::Other(error.to_string()))?;
+    let open_device = |precision: Precision| -> Result<Box<dyn Device>, DeviceError> {
+        model.open_device(precision)
+    };
+    let calibration = Calibration {
+        ids: &ids,
+        open_device: &open_device,
+    };
+    let calibration = (!args.plain).then_some(&calibration);
+    let meter = Meter::new(4 * model.spec.layers(), "projections");
+    let told = &mut |done, _| meter.at(done);
+    Ok(int4(
+        &model.checkpoint,
+        &args.out,
+        format,
+        calibration,
+        told,
+    ))
+}

@@ -1,0 +1,125 @@
+//! A model without an engine: its tokenizer, and an executor that the caller drives step by step. For commands that measure
+//! or rewrite a model; nothing is served this way.
+
+use super::model::find;
+use super::precision::{Weights, precision};
+use super::{simulated, texts};
+use crate::config::{Config, ModelConfig};
+use crate::devices::{self, DeviceEntry, DeviceOptions};
+use crate::start_error::StartError;
+use ropeteam_device::{Device, DeviceError, Precision};
+use ropeteam_models::source::Located;
+use ropeteam_models::text::Codec;
+use ropeteam_models::{
+    Checkpoint, DecoderSpec, LoadError, ModelInfo, ModelRunner, RunnerOptions, families,
+};
+
+/// Tokens per block of the KV cache.
+const BLOCK_SIZE: u32 = 16;
+
+/// An opened model; its weights are still in its files.
+pub struct DirectModel {
+    /// What it is called.
+    pub name: String,
+    /// Its files.
+    pub checkpoint: Checkpoint,
+    /// Its shape.
+    pub spec: DecoderSpec,
+    /// Its facts.
+    pub info: ModelInfo,
+    /// Its tokenizer.
+    pub codec: Codec,
+    device: &'static DeviceEntry,
+    threads: Option<usize>,
+    precision: Precision,
+}
+
+/// What an executor shall hold: one sequence.
+#[derive(Clone, Copy, Debug)]
+pub struct Reach {
+    /// Longest sequence.
+    pub tokens: u32,
+    /// Tokens, and logits rows, in a step.
+    pub step: u32,
+}
+
+impl DirectModel {
+    /// Opens the model that `config` names. Blocks while files are read or downloaded.
+    ///
+    /// # Errors
+    /// What is wrong with the model or the options.
+    pub fn open(config: &Config) -> Result<Self, StartError> {
+        let model = &config.model_config;
+        if model.device == simulated::NAME {
+            let what = "device: simulated has no weights; there is: cpu".to_owned();
+            return Err(StartError::Usage(what));
+        }
+        let device = devices::find(&model.device)?;
+        let Located { path, name } = find(&model.model)?;
+        let checkpoint = Checkpoint::open(&path).map_err(LoadError::from)?;
+        let spec = families::spec(checkpoint.config()).map_err(LoadError::from)?;
+        let info = ModelInfo::gather(&checkpoint, &spec).map_err(LoadError::from)?;
+        let codec = codec(&checkpoint, model)?;
+        Ok(Self {
+            name,
+            precision: precision(model, &info)?,
+            checkpoint,
+            spec,
+            info,
+            codec,
+            device,
+            threads: model.threads,
+        })
+    }
+
+    /// The same with all weights in f32.
+    pub fn in_f32(mut self) -> Self {
+        self.precision = Precision::F32;
+        self
+    }
+
+    /// Whether all weights are in f32.
+    pub fn is_f32(&self) -> bool {
+        self.precision == Precision::F32
+    }
+
+    /// What its weights are held in.
+    pub fn weights(&self) -> Weights<'_> {
+        Weights {
+            precision: self.precision,
+            info: &self.info,
+        }
+    }
+
+    /// A device that holds weights in `precision`.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub fn open_device(&self, precision: Precision) -> Result<Box<dyn Device>, DeviceError> {
+        (self.device.open)(&DeviceOptions {
+            threads: self.threads,
+            precision,
+        })
+    }
+
+    /// Loads the weights.
+    ///
+    /// # Errors
+    /// Damaged files, too little memory.
+    pub fn load(&self, reach: Reach) -> Result<ModelRunner, StartError> {
+        let device = self.open_device(self.precision).map_err(LoadError::from)?;
+        let options = RunnerOptions {
+            kv_blocks: reach.tokens.div_ceil(BLOCK_SIZE),
+            block_size: BLOCK_SIZE,
+            max_model_len: reach.tokens,
+            max_step_tokens: reach.step,
+            max_logits_rows: reach.step,
+            mask: self.codec.column_mask(self.spec.vocab),
+        };
+        Ok(ModelRunner::load(&self.checkpoint, device, options)?)
+    }
+}
+
+fn codec(checkpoint: &Checkpoint, model: &ModelConfig) -> Result<Codec, StartError> {
+    texts::read(checkpoint, model).map(|texts| texts.codec)
+}
