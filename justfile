@@ -21,3 +21,18 @@ deny:
 # Figures of the kernels on this machine.
 bench-kernels:
     cargo bench -p ropeteam-kernels
+
+# Compare our AscendCL declarations with official headers: those of a folder, or of the public wheel torch_npu.
+acl-headers FOLDER="":
+    #!/usr/bin/env bash
+    set -euo pipefail
+    folder="{{FOLDER}}"
+    if [ -z "$folder" ]; then
+        folder=$(mktemp -d)
+        trap 'rm -rf "$folder"' EXIT
+        python3 -m pip download --quiet --no-deps --only-binary :all: --python-version 311 \
+            --platform manylinux_2_28_x86_64 --dest "$folder" torch_npu==2.9.0
+        python3 -m zipfile -e "$folder"/torch_npu-*.whl "$folder"
+        folder="$folder/torch_npu/include/third_party/acl"
+    fi
+    ACL_HEADERS="$folder" cargo test --package ropeteam-acl-sys --test headers -- --ignored --nocapture
