@@ -106,6 +106,7 @@ fn request(started: &Started, id: String, question: &str) -> anyhow::Result<Gene
         truncate: None,
         choices: 1,
         sampling: SamplingParams::greedy(),
+        constraint: None,
         stop: StopRules::default(),
         max_tokens: Some(60),
         logprobs: None,

@@ -82,6 +82,7 @@ fn work(seq: u64, len: u32) -> Work {
         prompt: (0..len).map(|i| TokenId(i * 31 + seq as u32)).collect(),
         output: Vec::new(),
         sampling: SamplingParams::greedy().into(),
+        constraint: None,
         end_ids: [TokenId(2)].into(),
         min_tokens: 0,
         max_tokens: 4000,
@@ -164,6 +165,7 @@ fn sampling(vocab: u64) {
             output: &tokens,
             counts: params.counts_tokens().then_some(&counts),
             banned: &[],
+            allowed: None,
         };
         let us = best_us(50, || {
             black_box(sampler.choose(&row, context).expect("a sound row"));

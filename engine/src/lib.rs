@@ -4,6 +4,7 @@
 
 pub mod batching;
 pub mod blocks;
+pub mod constraint;
 pub mod credits;
 pub mod device_core;
 pub mod executor;

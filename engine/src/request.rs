@@ -1,8 +1,10 @@
 //! What a client asks for, after its dialect was parsed and checked: the one shape behind all routes.
 //! Not here: wire formats (`src/http` of the server) and what a device needs of it (`work.rs`).
 
+use crate::constraint::Constraint;
 use crate::ids::TokenId;
 use crate::sampling::SamplingParams;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// One generation: a prompt and how to go on from it.
@@ -18,6 +20,8 @@ pub struct GenerateRequest {
     pub choices: u32,
     /// How the next token is chosen.
     pub sampling: SamplingParams,
+    /// What every continuation must obey; `None`: nothing.
+    pub constraint: Option<Arc<dyn Constraint>>,
     /// When a continuation ends.
     pub stop: StopRules,
     /// Most tokens to generate per choice; `None`: as many as the model's length limit leaves.
@@ -108,4 +112,6 @@ pub enum FinishReason {
     Timeout,
     /// The device failed and the sequence could not go on elsewhere.
     DeviceError,
+    /// The request's constraint could not be followed to an end.
+    ConstraintFailed,
 }

@@ -41,6 +41,11 @@ pub trait TextCodec: Send + Sync {
         self.token_text(id).map(String::into_bytes)
     }
 
+    /// Whether the bytes of tokens, joined, are the bytes of their text.
+    fn has_exact_bytes(&self) -> bool {
+        true
+    }
+
     /// Whether the token is a special one (end of turn and the like).
     fn is_special(&self, id: TokenId) -> bool;
 

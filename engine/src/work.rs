@@ -1,8 +1,9 @@
 //! What a device needs to produce a sequence from nothing, and what it tells about it.
 //! A `Work` is the whole truth of a sequence: a device that got one can start or continue it without having seen it before.
 
+use crate::constraint::{Constraint, ConstraintFailed};
 use crate::ids::{SeqId, TokenId};
-use crate::sampling::SamplingParams;
+use crate::sampling::{BadLogits, SamplingParams};
 use crate::time::Time;
 use std::sync::Arc;
 
@@ -17,6 +18,8 @@ pub struct Work {
     pub output: Vec<TokenId>,
     /// How the next token is chosen; the seed is settled.
     pub sampling: Arc<SamplingParams>,
+    /// What the output must obey; `None`: nothing.
+    pub constraint: Option<Arc<dyn Constraint>>,
     /// Ids that end the sequence: the model's (unless ignored) and the request's.
     pub end_ids: Arc<[TokenId]>,
     /// `end_ids` are never produced before so many output tokens.
@@ -76,4 +79,18 @@ pub enum DeviceFinish {
     /// The sequence's logits held NaN or no token that may be chosen. A fault of this sequence only: it would come again
     /// on another device, so it is told as a device error and not replayed.
     BadLogits,
+    /// Its constraint could not be followed any further. That, too, would come again.
+    ConstraintFailed,
+}
+
+impl From<BadLogits> for DeviceFinish {
+    fn from(_: BadLogits) -> Self {
+        DeviceFinish::BadLogits
+    }
+}
+
+impl From<ConstraintFailed> for DeviceFinish {
+    fn from(_: ConstraintFailed) -> Self {
+        DeviceFinish::ConstraintFailed
+    }
 }

@@ -37,6 +37,7 @@ pub mod checkpoint;
 mod decoder;
 mod error;
 pub mod families;
+pub mod grammar;
 mod info;
 pub mod perplexity;
 pub mod quantize;

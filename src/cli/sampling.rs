@@ -52,6 +52,7 @@ impl AnswerArgs {
             truncate: None,
             choices: 1,
             sampling: self.sampling(defaults),
+            constraint: None,
             stop: StopRules {
                 strings: self.stop.clone(),
                 ..StopRules::default()

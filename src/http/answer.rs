@@ -109,6 +109,7 @@ pub fn finish_word(reason: &FinishReason) -> &'static str {
         FinishReason::Cancelled => "cancelled",
         FinishReason::Timeout => "timeout",
         FinishReason::DeviceError => "device_error",
+        FinishReason::ConstraintFailed => "constraint_failed",
     }
 }
 

@@ -138,6 +138,7 @@ fn engine_request(
         truncate: None,
         choices: 1,
         sampling: wish.sampling,
+        constraint: None,
         stop: StopRules::default(),
         max_tokens: Some(wish.max_tokens),
         logprobs: wish.logprobs,

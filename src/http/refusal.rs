@@ -174,6 +174,10 @@ impl Refusal {
                 Kind::Deadline,
                 "the request did not finish within its time limit",
             ),
+            FinishReason::ConstraintFailed => (
+                Kind::Invalid,
+                "the grammar or schema that the output must obey became too complex to follow",
+            ),
             FinishReason::DeviceError => (
                 Kind::Device,
                 "the device failed and the request could not go on",

@@ -3,6 +3,7 @@
 //! Not here: where these values come from (`crate::config`) and how they are used.
 
 use super::auth::ApiKeys;
+use super::grammar::GrammarDesk;
 use super::refusal::Refusal;
 use super::request_log::RequestLog;
 use super::wall_clock::unix_seconds;
@@ -42,6 +43,8 @@ pub struct Serving {
     pub text: Arc<dyn TextCodec>,
     /// Its chat template, or why there is none that can be used.
     pub chat: Result<Arc<ChatTemplate>, String>,
+    /// Compiles what answers must obey.
+    pub grammars: GrammarDesk,
     /// What it is called and what it is.
     pub model: ModelCard,
     /// Sampling values where an OpenAI request names none (from `generation_config.json`).

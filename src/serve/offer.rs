@@ -2,6 +2,7 @@
 
 use crate::config::{Config, LogRequests, ServerConfig};
 use crate::http::auth::ApiKeys;
+use crate::http::grammar::GrammarDesk;
 use crate::http::request_log::RequestLog;
 use crate::http::state::{AppState, Limits, Serving, Timeouts};
 use crate::recorder;
@@ -57,6 +58,7 @@ pub fn announce(state: &AppState, started: Started) {
         engine,
         text,
         chat,
+        grammars,
         model,
         defaults,
         ..
@@ -66,6 +68,7 @@ pub fn announce(state: &AppState, started: Started) {
         engine,
         text,
         chat,
+        grammars: GrammarDesk::new(grammars),
         model,
         defaults,
     });

@@ -18,6 +18,7 @@ use ropeteam_engine::batching::{BatchLimits, SelectBatch};
 use ropeteam_engine::sampling::SamplingParams;
 use ropeteam_engine::supervision::RestartPolicy;
 use ropeteam_engine::text::TextCodec;
+use ropeteam_models::grammar::Grammars;
 use ropeteam_models::text::ChatTemplate;
 use sizing::Sizes;
 use std::sync::Arc;
@@ -67,6 +68,8 @@ pub struct Started {
     pub text: Arc<dyn TextCodec>,
     /// Its chat template, or why there is none that can be used.
     pub chat: Result<Arc<ChatTemplate>, String>,
+    /// Compiles what answers must obey.
+    pub grammars: Grammars,
     /// What it is called and what it is.
     pub model: ModelCard,
     /// Sampling values where a request names none.
@@ -108,6 +111,7 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
 
 async fn start_engine(config: &Config, loaded: Loaded) -> Result<Started, StartError> {
     let text = loaded.parts.codec.clone();
+    let grammars = Grammars::new(text.clone(), loaded.parts.eos_ids.clone());
     let engine = Engine::start(engine_config(config), loaded.parts);
     let engine = engine.map_err(|error| StartError::Other(error.to_string()))?;
     if let Some(first_life) = loaded.first_life {
@@ -132,6 +136,7 @@ async fn start_engine(config: &Config, loaded: Loaded) -> Result<Started, StartE
         engine,
         text,
         chat,
+        grammars,
         model,
         defaults,
         footprint,

@@ -1,5 +1,8 @@
 """The `openai` package, unmodified."""
+from typing import Literal
+
 import openai
+import pydantic
 import pytest
 
 PROMPT = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10,"
@@ -91,3 +94,27 @@ def test_a_bad_parameter_is_named(client, model):
 def test_a_too_long_prompt_is_refused_with_the_numbers(client, model):
     with pytest.raises(openai.BadRequestError, match="2048"):
         client.completions.create(model=model, prompt="word " * 5000, max_tokens=1)
+
+
+def test_parsed_answers_fit_their_model(client, model):
+    class Person(pydantic.BaseModel):
+        model_config = pydantic.ConfigDict(extra="forbid")
+        name: str = pydantic.Field(max_length=20)
+        age: int = pydantic.Field(ge=0, le=120)
+        likes: list[Literal["tea", "coffee"]] = pydantic.Field(max_length=2)
+
+    for seed in range(3):
+        answer = client.chat.completions.parse(
+            model=model, messages=[{"role": "user", "content": "Invent a person."}], max_tokens=120,
+            temperature=1, seed=seed, response_format=Person,
+        )
+        assert answer.choices[0].finish_reason == "stop"
+        assert isinstance(answer.choices[0].message.parsed, Person)
+
+
+def test_a_form_holds_in_a_stream(client, model):
+    stream = client.chat.completions.create(
+        model=model, messages=[{"role": "user", "content": "Tea or coffee?"}], stream=True,
+        extra_body={"guided_choice": ["tea", "coffee"]},
+    )
+    assert "".join(c.choices[0].delta.content or "" for c in stream) in ("tea", "coffee")

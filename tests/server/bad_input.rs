@@ -122,10 +122,10 @@ fn a_prompt_that_can_never_fit_is_refused_with_the_numbers() {
 fn what_is_not_offered_is_refused_by_name() {
     let server = Server::start("llama", &[]);
     for (field, value) in [
-        ("response_format", json!({"type": "json_object"})),
+        ("response_format", json!({"type": "structural_tag"})),
         ("tool_choice", json!("required")),
-        ("guided_json", json!({"type": "object"})),
-        ("structured_outputs", json!({"regex": "a+"})),
+        ("use_beam_search", json!(true)),
+        ("structured_outputs", json!({"structural_tag": {}})),
     ] {
         let mut body =
             json!({"model": "m", "messages": [{"role": "user", "content": "x"}], "max_tokens": 2});

@@ -10,3 +10,4 @@ mod leaving;
 mod load;
 mod operations;
 mod process;
+mod structured;

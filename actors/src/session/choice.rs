@@ -141,6 +141,7 @@ impl Choice {
             (DeviceFinish::EndId, Some(id)) if eos.contains(id) => FinishReason::EndOfText(*id),
             (DeviceFinish::EndId, Some(id)) => FinishReason::StopToken(*id),
             (DeviceFinish::BadLogits, _) => FinishReason::DeviceError,
+            (DeviceFinish::ConstraintFailed, _) => FinishReason::ConstraintFailed,
             (DeviceFinish::EndId | DeviceFinish::Length, _) => FinishReason::Length,
         }
     }

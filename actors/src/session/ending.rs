@@ -103,6 +103,7 @@ fn outcome(reason: &FinishReason) -> Outcome {
         FinishReason::Cancelled => Outcome::Cancelled,
         FinishReason::Timeout => Outcome::Timeout,
         FinishReason::DeviceError => Outcome::DeviceError,
+        FinishReason::ConstraintFailed => Outcome::ConstraintFailed,
     }
 }
 
@@ -113,7 +114,8 @@ fn badness(outcome: Outcome) -> u8 {
         Outcome::Length => 1,
         Outcome::Cancelled => 2,
         Outcome::Timeout => 3,
-        Outcome::DeviceError => 4,
+        Outcome::ConstraintFailed => 4,
+        Outcome::DeviceError => 5,
     }
 }
 

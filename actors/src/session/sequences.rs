@@ -77,6 +77,7 @@ impl Sequences {
             prompt: self.prompt.clone(),
             output: choice.output.clone(),
             sampling: choice.sampling.clone(),
+            constraint: request.constraint.clone(),
             end_ids: self.end_ids.clone(),
             min_tokens: request.stop.min_tokens,
             max_tokens: self.max_tokens,

@@ -242,6 +242,7 @@ fn request() -> GenerateRequest {
         truncate: None,
         choices: 1,
         sampling: SamplingParams::greedy(),
+        constraint: None,
         stop: StopRules::default(),
         max_tokens: Some(10),
         logprobs: None,

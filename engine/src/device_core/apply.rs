@@ -48,6 +48,10 @@ impl DeviceCore {
             chunks: &self.plan.chunks,
             output,
             length_limit: self.capacity.length_limit().tokens,
+            may_wait: !self
+                .running
+                .iter()
+                .any(|seq| seq.chunk.is_some() && !seq.is_constrained()),
         };
         let rows = output.logits.len() / output.vocab.max(1);
         let threads = threads.filter(|threads| threads.threads() > 1 && rows >= SHARED_FROM_ROWS);
@@ -102,6 +106,8 @@ struct StepResult<'a> {
     output: &'a StepOutput,
     /// Bounds prompt and output together.
     length_limit: u32,
+    /// All sequences of the step have constraints: none is delayed by waiting for what another one's allows.
+    may_wait: bool,
 }
 
 impl<'a> StepResult<'a> {
@@ -113,8 +119,8 @@ impl<'a> StepResult<'a> {
                 result: self.output.results[index],
                 output: self.output,
             };
-            if chunk.take_in(seq, sampler, self.length_limit).is_err() {
-                seq.finish = Some(DeviceFinish::BadLogits);
+            if let Err(finish) = chunk.take_in(seq, sampler, self) {
+                seq.finish = Some(finish);
             }
         }
     }
@@ -135,8 +141,8 @@ impl ChunkOutput<'_> {
         self,
         seq: &mut Sequence,
         sampler: &mut Sampler,
-        length_limit: u32,
-    ) -> Result<(), BadLogits> {
+        step: StepResult<'_>,
+    ) -> Result<(), DeviceFinish> {
         let drafts = seq.drafts as usize;
         let known = self.chunk.tokens.len() - drafts;
         seq.computed += known as u32;
@@ -146,10 +152,16 @@ impl ChunkOutput<'_> {
             return Ok(());
         }
         seq.prefilling = false;
+        if !step.may_wait && seq.prompt_logprobs.is_none() && !seq.can_choose_at_once() {
+            // Its last token is computed again in the next step, which costs others less than waiting for its mask.
+            seq.computed -= 1;
+            return Ok(());
+        }
+        seq.settle_allowed()?;
         for row in 0..=drafts {
             let token = self.next_token(row, seq, sampler)?;
             let guessed = self.chunk.tokens.get(known + row) == Some(&token.id);
-            seq.push(token.id, length_limit);
+            seq.push(token.id, step.length_limit);
             seq.fresh.push(token);
             seq.accepted += u32::from(guessed);
             if !guessed || seq.finish.is_some() {

@@ -1,6 +1,7 @@
 //! One sequence on a device: its work, its block table, and how far it has been computed.
 
 use super::update::SeqStarted;
+use crate::constraint::{ConstraintFailed, ConstraintState, TokenMask};
 use crate::ids::{BlockId, SeqId, TokenId};
 use crate::kv::KvSpace;
 use crate::plan::Want;
@@ -53,6 +54,10 @@ pub(super) struct Sequence {
     pub prompt_logprobs: Option<Vec<PromptTokenLogprob>>,
     /// For the penalties; `None` if there are none.
     counts: Option<TokenCounts>,
+    /// How far it has come in its constraint; `None` if it has none.
+    constraint: Option<Box<dyn ConstraintState>>,
+    /// What that allows next, once it is asked for.
+    allowed: Option<TokenMask>,
 }
 
 impl Sequence {
@@ -85,6 +90,8 @@ impl Sequence {
             finish: None,
             prompt_logprobs: wants_prompt.then(Vec::new),
             counts,
+            constraint: work.constraint.as_ref().map(|c| c.begin(&work.output)),
+            allowed: None,
             work,
         }
     }
@@ -152,14 +159,36 @@ impl Sequence {
         }
         let sampling = &self.work.sampling;
         let argmax = sampling.is_plain_greedy() && self.work.logprobs.is_none();
-        match argmax && self.banned().is_empty() {
+        match argmax && self.banned().is_empty() && self.constraint.is_none() {
             true => Want::Argmax,
             false => Want::LastLogits,
         }
     }
 
+    /// Whether its output has to obey a constraint.
+    pub fn is_constrained(&self) -> bool {
+        self.constraint.is_some()
+    }
+
+    /// Whether its next token can be chosen without waiting for what its constraint allows.
+    pub fn can_choose_at_once(&mut self) -> bool {
+        self.constraint.as_mut().is_none_or(|c| c.is_ready())
+    }
+
+    /// Gets what its constraint allows next.
+    pub fn settle_allowed(&mut self) -> Result<(), ConstraintFailed> {
+        if let Some(constraint) = &mut self.constraint {
+            self.allowed = Some(constraint.mask()?);
+        }
+        Ok(())
+    }
+
     /// How many tokens it would have guessed in the next step. The token behind the last right guess must still be one that it may have.
+    /// Under a constraint there are none: the mask behind a guess would have to be waited for.
     pub fn drafts_wanted(&self, length_limit: u32) -> u32 {
+        if self.is_constrained() {
+            return 0;
+        }
         let open_output = self.work.max_tokens - self.work.output.len() as u32;
         let open_length = length_limit - self.len();
         let most = open_output.min(open_length).saturating_sub(1);
@@ -182,6 +211,7 @@ impl Sequence {
             output: &self.work.output,
             counts: self.counts.as_ref(),
             banned: self.banned(),
+            allowed: self.allowed.as_ref(),
         }
     }
 
@@ -191,11 +221,14 @@ impl Sequence {
         if let Some(counts) = &mut self.counts {
             counts.push(id);
         }
+        self.allowed = None;
         let complete = self.work.output.len() >= self.work.max_tokens as usize;
         if self.work.end_ids.contains(&id) {
             self.finish = Some(DeviceFinish::EndId);
         } else if complete || self.len() >= length_limit {
             self.finish = Some(DeviceFinish::Length);
+        } else if let Some(constraint) = &mut self.constraint {
+            constraint.push(id);
         }
     }
 

@@ -214,6 +214,8 @@ pub enum Outcome {
     Timeout,
     /// A device failed and it could not go on.
     DeviceError,
+    /// Its constraint could not be followed to an end.
+    ConstraintFailed,
 }
 
 impl Outcome {
@@ -225,6 +227,7 @@ impl Outcome {
             Outcome::Cancelled => "cancelled",
             Outcome::Timeout => "timeout",
             Outcome::DeviceError => "device_error",
+            Outcome::ConstraintFailed => "constraint_failed",
         }
     }
 }

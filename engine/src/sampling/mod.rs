@@ -2,7 +2,7 @@
 //!
 //! The order, each step skipped at its neutral value:
 //!
-//! 1. `suppress`: suppressed tokens; end ids while fewer than `min_tokens` tokens exist
+//! 1. `suppress`: tokens that the constraint forbids; suppressed tokens; end ids while fewer than `min_tokens` tokens exist
 //! 2. `bias`: logit bias
 //! 3. `penalty`: repetition penalty (prompt and output), presence and frequency penalty (output)
 //! 4. `ngram`: no repeated n-grams
@@ -10,6 +10,9 @@
 //! 6. `temperature`
 //! 7. `top_k`, `typical`, `top_p`, `min_p`, `cutoff` (epsilon, then eta): each on what the one before left, renormalised
 //! 8. `draw` with the random number of (seed, position)
+//!
+//! Where 1 to 4 leave nothing of what the constraint allows (its end comes before `min_tokens`, say), the constraint counts alone and
+//! the best token is taken: what is generated obeys it, always.
 //!
 //! To add a rule: a file, a field in `params`, a line in [`Sampler::choose`]. Reported log-probabilities are those of the
 //! unmodified row (`logprobs`).
@@ -38,6 +41,7 @@ pub use logprobs::{LOWEST_LOGPROB, Logprobs, logprobs};
 pub use params::{InvalidParam, SamplingParams};
 pub use random::{choice_seed, uniform};
 
+use crate::constraint::TokenMask;
 use crate::ids::TokenId;
 
 /// Nothing can be chosen from a logits row.
@@ -64,6 +68,15 @@ pub struct Context<'a> {
     pub counts: Option<&'a TokenCounts>,
     /// Tokens that must not come now.
     pub banned: &'a [TokenId],
+    /// Tokens that the sequence's constraint allows now; `None` if it has none.
+    pub allowed: Option<&'a TokenMask>,
+}
+
+impl Context<'_> {
+    /// Whether some tokens must not come, whatever the parameters say.
+    fn forbids_any(&self) -> bool {
+        !self.banned.is_empty() || self.allowed.is_some()
+    }
 }
 
 /// Chooses tokens. Holds nothing but room for its computations, so one serves all sequences of a device.
@@ -78,9 +91,20 @@ impl Sampler {
     /// # Errors
     /// When the row holds NaN or plus infinity, or leaves no token above minus infinity.
     pub fn choose(&mut self, row: &[f32], context: Context<'_>) -> Result<TokenId, BadLogits> {
+        match (self.choose_by_all(row, context), context.allowed) {
+            (Err(BadLogits::NoCandidate), Some(allowed)) => {
+                self.candidates.begin(row);
+                allowed.apply(self.candidates.row_mut());
+                self.candidates.best()
+            }
+            (chosen, _) => chosen,
+        }
+    }
+
+    fn choose_by_all(&mut self, row: &[f32], context: Context<'_>) -> Result<TokenId, BadLogits> {
         let candidates = &mut self.candidates;
         let params = context.params;
-        let changed = params.changes_logits() || !context.banned.is_empty();
+        let changed = params.changes_logits() || context.forbids_any();
         let number = random::uniform(params.seed, context.output.len() as u64);
         // What most requests ask for needs no copy of the row.
         match (changed, params.is_greedy(), params.top_k as usize) {
@@ -114,6 +138,9 @@ impl Sampler {
 /// The processors that change logits by token id.
 fn change_logits(row: &mut [f32], context: Context<'_>) {
     let params = context.params;
+    if let Some(allowed) = context.allowed {
+        allowed.apply(row);
+    }
     suppress::suppress_tokens(row, context.banned);
     suppress::suppress_tokens(row, &params.suppress_tokens);
     bias::logit_bias(row, &params.logit_bias);

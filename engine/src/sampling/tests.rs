@@ -100,6 +100,7 @@ fn context<'a>(params: &'a SamplingParams, output: &'a [TokenId]) -> Context<'a>
         output,
         counts: None,
         banned: &[],
+        allowed: None,
     }
 }
 
@@ -262,6 +263,7 @@ proptest::proptest! {
             output: &[],
             counts: None,
             banned: &[],
+            allowed: None,
         };
         let chosen = Sampler::default().choose(&row, context);
         proptest::prop_assert_eq!(chosen, choose_step_by_step(&row, &params));

@@ -1,5 +1,6 @@
 //! The device core under random workloads: every sequence gets the tokens of its solo run.
 
+use crate::constraints::Rising;
 use crate::toy::{Outcome, Outcomes, ToyDevice, capacity, solo_with, work};
 use proptest::prelude::*;
 use ropeteam_engine::batching::{BatchLimits, SelectBatch};
@@ -10,6 +11,7 @@ use ropeteam_engine::plan::{Chunk, StepPlan, Want};
 use ropeteam_engine::sampling::SamplingParams;
 use ropeteam_engine::work::Work;
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// One sequence of a random workload.
 #[derive(Clone, Debug)]
@@ -39,6 +41,7 @@ fn guest(seq: u64) -> impl Strategy<Value = Guest> {
         prop::option::weighted(0.2, 0u32..4),
         prop::option::weighted(0.2, 0u32..3),
         0u32..4,
+        prop::option::weighted(0.3, 0u32..4),
     );
     let times = (0usize..30, prop::option::weighted(0.2, 0usize..60));
     (prompt, sampling, asked, times, 1u32..40, -1i32..2).prop_map(
@@ -60,7 +63,9 @@ fn guest(seq: u64) -> impl Strategy<Value = Guest> {
                 ..SamplingParams::default()
             }
             .into();
-            (work.logprobs, work.prompt_logprobs, work.min_tokens) = asked;
+            let lag;
+            (work.logprobs, work.prompt_logprobs, work.min_tokens, lag) = asked;
+            work.constraint = lag.map(|lag| Arc::new(Rising::late_by(lag)) as _);
             work.end_ids = [TokenId(2), TokenId(11)].into();
             work.priority = priority;
             let (arrives_at, cancel_at) = times;

@@ -32,6 +32,7 @@ pub fn work(seq: u64, prompt: &[u32], max_tokens: u32) -> Work {
         prompt: prompt.iter().copied().map(TokenId).collect(),
         output: Vec::new(),
         sampling: SamplingParams::greedy().into(),
+        constraint: None,
         end_ids: [].into(),
         min_tokens: 0,
         max_tokens,

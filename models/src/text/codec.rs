@@ -12,7 +12,7 @@ use tokenizers::Tokenizer;
 
 use super::TokenizerError;
 use super::decode::Decoder;
-use super::pieces::Piece;
+use super::pieces::{Piece, Scheme};
 use super::vocabulary::Vocabulary;
 
 /// A model's tokenizer. Cheap to clone.
@@ -126,6 +126,10 @@ impl TextCodec for Codec {
             Piece::Bytes(bytes) => bytes,
             Piece::Byte(byte) => vec![byte],
         })
+    }
+
+    fn has_exact_bytes(&self) -> bool {
+        self.vocabulary.scheme != Scheme::Other
     }
 
     fn is_special(&self, id: TokenId) -> bool {

@@ -133,6 +133,7 @@ pub fn request(id: &str, prompt: &str) -> GenerateRequest {
         truncate: None,
         choices: 1,
         sampling: SamplingParams::greedy(),
+        constraint: None,
         stop: StopRules {
             ignore_eos: true,
             ..StopRules::default()

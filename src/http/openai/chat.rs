@@ -60,8 +60,11 @@ async fn answer(
     let wanted = shared.streaming()?;
     let id = request_id::of(request);
     let logprobs = own.logprobs()?;
-    let generate = own.engine_request(&shared, tenant, submit::engine_id(&id), serving)?;
-    submit::check_count(serving, std::slice::from_ref(&generate))?;
+    let mut generate = own.engine_request(&shared, tenant, submit::engine_id(&id), serving)?;
+    let one = std::slice::from_mut(&mut generate);
+    submit::check_count(serving, one)?;
+    let asked = shared.structured().asked()?;
+    serving.grammars.constrain(asked, one).await?;
     log.prompt(|| prompt_text(&generate));
     let head = Head {
         id: format!("chatcmpl-{id}"),

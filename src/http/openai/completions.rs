@@ -56,8 +56,13 @@ async fn answer(
     shared.check_model(serving)?;
     let wanted = shared.streaming()?;
     let id = request_id::of(request);
-    let plan = own.plan(&shared, &id, tenant, serving)?;
+    let mut plan = own.plan(&shared, &id, tenant, serving)?;
     submit::check_count(serving, &plan.requests)?;
+    let asked = shared.structured().asked()?;
+    serving
+        .grammars
+        .constrain(asked, &mut plan.requests)
+        .await?;
     log.prompt(|| {
         format!(
             "{:?}",

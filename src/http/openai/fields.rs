@@ -2,6 +2,7 @@
 //! One check of vLLM's is left out: `n` above 1 with temperature 0 is served, with the same text in every choice.
 //! Not here: fields of one route only (`chat.rs`, `completions.rs`) and those that are refused (`unoffered.rs`).
 
+use super::structured::{ResponseFormat, StructuredFields, StructuredOutputs};
 use crate::http::json::{finite, object};
 use crate::http::refusal::Refusal;
 use crate::http::state::Serving;
@@ -9,6 +10,7 @@ use ropeteam_engine::ids::TokenId;
 use ropeteam_engine::request::{GenerateRequest, Prompt, StopRules};
 use ropeteam_engine::sampling::SamplingParams;
 use serde::Deserialize;
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Most choices per prompt.
@@ -61,6 +63,16 @@ pub struct SharedFields {
     pub add_special_tokens: Option<bool>,
     priority: Option<i64>,
     cache_salt: Option<String>,
+    #[serde(default, deserialize_with = "object")]
+    response_format: Option<ResponseFormat>,
+    #[serde(default, deserialize_with = "object")]
+    structured_outputs: Option<StructuredOutputs>,
+    guided_json: Option<Value>,
+    guided_regex: Option<String>,
+    guided_choice: Option<Vec<String>>,
+    guided_grammar: Option<String>,
+    guided_decoding_backend: Option<String>,
+    guided_whitespace_pattern: Option<String>,
 }
 
 /// `stream_options`.
@@ -126,6 +138,20 @@ impl SharedFields {
         Ok(whole("n", self.n.unwrap_or(1), 1, CHOICES_MAX)? as u32)
     }
 
+    /// Those that say what the answer must obey.
+    pub fn structured(&self) -> StructuredFields<'_> {
+        StructuredFields {
+            response_format: self.response_format.as_ref(),
+            structured_outputs: self.structured_outputs.as_ref(),
+            guided_json: self.guided_json.as_ref(),
+            guided_regex: self.guided_regex.as_deref(),
+            guided_choice: self.guided_choice.as_deref(),
+            guided_grammar: self.guided_grammar.as_deref(),
+            guided_decoding_backend: self.guided_decoding_backend.as_deref(),
+            guided_whitespace_pattern: self.guided_whitespace_pattern.as_deref(),
+        }
+    }
+
     /// Checks that the request means a model that is served here.
     ///
     /// # Errors
@@ -189,6 +215,7 @@ impl SharedFields {
             truncate: self.truncate(parts.max_tokens, serving)?,
             choices: self.choices()?,
             sampling: self.sampling(serving)?,
+            constraint: None,
             stop,
             max_tokens: parts.max_tokens,
             logprobs: parts.logprobs,

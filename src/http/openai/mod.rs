@@ -5,6 +5,7 @@
 //! | `chat.rs`, `chat_wire.rs` | `/v1/chat/completions`: request and answer; the shapes of its answers |
 //! | `completions.rs`, `completions_wire.rs`, `prompts.rs` | `/v1/completions` likewise; the forms a prompt may have |
 //! | `fields.rs`, `unoffered.rs` | shared request fields; known ones that are refused |
+//! | `structured.rs` | the fields that ask for an answer of a given form |
 //! | `logprobs.rs`, `usage.rs`, `error.rs` | parts of answers |
 //! | `models.rs` | `/v1/models` |
 
@@ -17,6 +18,7 @@ mod fields;
 mod logprobs;
 pub mod models;
 mod prompts;
+mod structured;
 mod unoffered;
 mod usage;
 

@@ -14,14 +14,6 @@ const NOT_OFFERED: &[(&str, Neutral)] = &[
     ("tool_choice", |v| v == "none"),
     ("functions", |_| false),
     ("function_call", |v| v == "none"),
-    ("response_format", |v| v["type"] == "text"),
-    ("structured_outputs", |_| false),
-    ("guided_json", |_| false),
-    ("guided_regex", |_| false),
-    ("guided_choice", |_| false),
-    ("guided_grammar", |_| false),
-    ("guided_decoding_backend", |_| false),
-    ("guided_whitespace_pattern", |_| false),
     ("structural_tag", |_| false),
     ("grammar", |_| false),
     ("json_schema", |_| false),
@@ -154,21 +146,11 @@ mod tests {
         check_one(r#"{"tools":null}"#, "tools", false);
         check_one(r#"{"tool_choice":"none"}"#, "tool_choice", false);
         check_one(r#"{"tool_choice":"auto"}"#, "tool_choice", true);
-        check_one(
-            r#"{"response_format":{"type":"text"}}"#,
-            "response_format",
-            false,
-        );
-        check_one(
-            r#"{"response_format":{"type":"json_object"}}"#,
-            "response_format",
-            true,
-        );
-        check_one(r#"{"guided_json":{}}"#, "guided_json", true);
+        check_one(r#"{"structural_tag":{}}"#, "structural_tag", true);
         check_one(r#"{"length_penalty":1}"#, "length_penalty", false);
         check_one(r#"{"suffix":"x"}"#, "suffix", true);
         check_one(r#"{"user":"u"}"#, "user", false);
-        check_one(r#"{"guided_json":1e400}"#, "guided_json", true);
+        check_one(r#"{"json_schema":1e400}"#, "json_schema", true);
         check_one(r#"{"suffix":"\ud83d"}"#, "suffix", true);
     }
 

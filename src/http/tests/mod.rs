@@ -4,8 +4,10 @@ mod articles;
 mod openai;
 mod operations;
 mod sockets;
+mod structured;
 mod tgi;
 
+use crate::http::grammar::GrammarDesk;
 use crate::http::state::{AppState, Limits, ModelCard, Serving, Timeouts};
 use crate::http::{management_routes, request_id, serving_routes};
 use actix_web::body::to_bytes;
@@ -20,6 +22,7 @@ use ropeteam_engine::executor::Capacity;
 use ropeteam_engine::ids::DeviceId;
 use ropeteam_engine::sampling::SamplingParams;
 use ropeteam_engine::text::TextCodec;
+use ropeteam_models::grammar::Grammars;
 use ropeteam_sim::codec::{END_OF_TEXT, SimCodec};
 use ropeteam_sim::executor::SimExecutor;
 use ropeteam_sim::faults::DelayedExecutor;
@@ -64,10 +67,12 @@ async fn serving_state(step: Duration) -> Data<AppState> {
     };
     let engine = Engine::start(EngineConfig::default(), parts).expect("an engine");
     assert!(engine.ready().await);
+    let grammars = Grammars::new(codec.clone(), vec![END_OF_TEXT]);
     let serving = Serving {
         engine,
         text: codec,
         chat: Err("no template".into()),
+        grammars: GrammarDesk::new(grammars),
         model: ModelCard {
             names: vec![MODEL.into(), "other-name".into()],
             root: MODEL.into(),

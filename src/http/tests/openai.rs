@@ -227,8 +227,8 @@ async fn what_is_not_offered_and_cannot_be_read_is_refused_by_name() {
     let request = TestRequest::post()
         .uri("/v1/completions")
         .insert_header(("content-type", "application/json"))
-        .set_payload(r#"{"prompt":"abc","max_tokens":2,"guided_json":1e400}"#);
-    check_refused(&call(&state().await, request).await, 400, "guided_json");
+        .set_payload(r#"{"prompt":"abc","max_tokens":2,"structural_tag":1e400}"#);
+    check_refused(&call(&state().await, request).await, 400, "structural_tag");
 }
 
 #[actix_web::test]
@@ -286,8 +286,8 @@ async fn wrong_fields_are_refused_by_name() {
         ("prompt", json!(["a", 1])),
         ("suffix", json!("x")),
         ("tools", json!([])),
-        ("guided_regex", json!("a+")),
-        ("response_format", json!({"type": "json_object"})),
+        ("structural_tag", json!({})),
+        ("response_format", json!({"type": "structural_tag"})),
         ("cache_salt", json!("x".repeat(129))),
     ] {
         let mut body = asked(json!({}));
@@ -421,11 +421,11 @@ async fn wrong_chats_are_refused_by_name() {
             "tool_choice",
         ),
         (
-            json!({"messages": user, "response_format": {"type": "json_object"}}),
+            json!({"messages": user, "response_format": {"type": "structural_tag"}}),
             "response_format",
         ),
         (
-            json!({"messages": user, "structured_outputs": {"regex": "a"}}),
+            json!({"messages": user, "structured_outputs": {"structural_tag": {}}}),
             "structured_outputs",
         ),
     ] {

@@ -135,9 +135,12 @@ impl Call<'_> {
             text: self.serving.text.clone(),
             data: DATA,
         });
-        let generate = self
-            .asked
-            .engine_request(self.caller, Some(0), self.state, self.serving)?;
+        let grammar = self.asked.grammar()?;
+        let mut generate =
+            self.asked
+                .engine_request(self.caller, Some(0), self.state, self.serving)?;
+        let one = std::slice::from_mut(&mut generate);
+        self.serving.grammars.constrain(grammar, one).await?;
         let running = submit::start(self.serving, vec![generate], log.take());
         let characters = self.asked.inputs.chars().count();
         let headers = [
@@ -154,9 +157,12 @@ impl Call<'_> {
         let arrived = log.arrived();
         let logprobs = self.asked.wants_details().then_some(0);
         let prefix = self.prefix().to_owned();
-        let generate =
+        let grammar = self.asked.grammar()?;
+        let mut generate =
             self.asked
                 .engine_request(self.caller, logprobs, self.state, self.serving)?;
+        let one = std::slice::from_mut(&mut generate);
+        self.serving.grammars.constrain(grammar, one).await?;
         let validated = Instant::now();
         let answers = submit::answers(self.serving, vec![generate], log).await;
         let mut answers = answers.map_err(|refusal| self.asked.in_tgi_words(refusal))?;

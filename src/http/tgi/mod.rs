@@ -21,6 +21,7 @@
 pub mod error;
 mod frames;
 pub mod generate;
+mod grammar;
 pub mod info;
 mod parameters;
 pub mod tokenize;

@@ -1,5 +1,7 @@
 //! The TGI request: fields, defaults, ranges and the original's error texts, checked in its order. Not here: running it (`generate.rs`).
 
+use super::grammar::Grammar;
+use crate::http::grammar::Asked;
 use crate::http::json::{asks_for_nothing, finite, object};
 use crate::http::refusal::{Kind, Refusal, TokenCount};
 use crate::http::state::{AppState, Serving};
@@ -14,7 +16,6 @@ pub const MAX_NEW_TOKENS: u32 = 20;
 /// Known fields that are not offered, each with the JSON values that ask for nothing (`null` always is one).
 const NOT_OFFERED: &[(&str, &[&str])] = &[
     ("parameters.watermark", &["false"]),
-    ("parameters.grammar", &[]),
     ("parameters.adapter_id", &[]),
     ("parameters.top_n_tokens", &["0"]),
     ("parameters.prompt_logprobs", &[]),
@@ -61,6 +62,9 @@ pub struct Parameters {
     pub decoder_input_details: Option<bool>,
     seed: Option<u64>,
     ignore_eos: Option<bool>,
+    /// What the output must obey.
+    #[serde(default, deserialize_with = "object")]
+    grammar: Option<Grammar>,
     priority: Option<i32>,
 }
 
@@ -111,6 +115,15 @@ impl Request {
     /// Most tokens to generate.
     pub fn max_new_tokens(&self) -> u32 {
         self.parameters.max_new_tokens.unwrap_or(MAX_NEW_TOKENS)
+    }
+
+    /// What the output must obey.
+    ///
+    /// # Errors
+    /// An unknown type, or a value that does not fit it.
+    pub fn grammar(&self) -> Result<Option<Asked>, Refusal> {
+        let grammar = self.parameters.grammar.as_ref();
+        grammar.map(Grammar::asked).transpose()
     }
 
     /// Stop sequences.
@@ -174,6 +187,7 @@ impl Request {
             truncate: self.truncate(serving)?,
             choices: best_of,
             sampling,
+            constraint: None,
             stop,
             max_tokens: Some(self.max_new_tokens()),
             logprobs: if best_of > 1 {
@@ -439,15 +453,15 @@ mod tests {
 
     #[test]
     fn what_is_not_offered_is_refused_by_name() {
-        let body = br#"{"inputs":"a","parameters":{"watermark":true,"grammar":null,"x":1}}"#;
+        let body = br#"{"inputs":"a","parameters":{"watermark":true,"top_n_tokens":0,"x":1}}"#;
         let ignored = |names: &[&str]| names.iter().map(|&n| n.to_owned()).collect::<Vec<_>>();
         assert!(check_unknown(body, ignored(&["parameters.watermark"])).is_err());
         assert_eq!(
-            check_unknown(body, ignored(&["parameters.grammar", "parameters.x"])).unwrap(),
+            check_unknown(body, ignored(&["parameters.top_n_tokens", "parameters.x"])).unwrap(),
             ["parameters.x"]
         );
-        let unreadable = br#"{"inputs":"a","parameters":{"grammar":1e400}}"#;
-        assert!(check_unknown(unreadable, ignored(&["parameters.grammar"])).is_err());
+        let unreadable = br#"{"inputs":"a","parameters":{"timeout":1e400}}"#;
+        assert!(check_unknown(unreadable, ignored(&["parameters.timeout"])).is_err());
         let body = br#"{"inputs":"a","parameters":{"watermark":false}}"#;
         assert!(
             check_unknown(body, ignored(&["parameters.watermark"]))
