@@ -1,5 +1,7 @@
 //! What weights are held as: the formats, the lines of a panel that they take, and what rows they are multiplied by.
 
+use crate::rows::CHUNK;
+
 /// What the numbers of a matrix are held as. Sums are f32 everywhere; integers are multiplied by rows rounded to int8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
@@ -29,18 +31,18 @@ pub enum RowForm {
 }
 
 impl Format {
-    /// Inputs of the smallest piece of a panel, and its lines. Layouts: `pack`.
+    /// Inputs of the smallest piece of a panel, and its lines: in integers a chunk of rows, filled up with zeros. Layouts: `pack`.
     const fn unit(self) -> (usize, usize) {
         match self {
             Format::F32 => (1, 1),
             Format::Bf16 => (2, 1),
-            Format::Int8 => (4, 1),
+            Format::Int8 => (CHUNK, CHUNK / 4),
             // A line of scales for two groups of 32 inputs, then those.
-            Format::Int8Blocks => (64, 17),
-            // A line of scales, four of low nibbles, two of high bit pairs.
-            Format::Int6 => (32, 7),
-            // A line of scales and minima, four of nibbles.
-            Format::Int4 => (32, 5),
+            Format::Int8Blocks => (CHUNK, CHUNK / 64 * 17),
+            // For 32 inputs a line of scales, four of low nibbles, two of high bit pairs.
+            Format::Int6 => (CHUNK, CHUNK / 32 * 7),
+            // For 32 inputs a line of scales and minima, four of nibbles.
+            Format::Int4 => (CHUNK, CHUNK / 32 * 5),
         }
     }
 

@@ -3,7 +3,7 @@
 
 use crate::aligned::{LANES, Line};
 use crate::disjoint::Disjoint;
-use crate::int_tile::{Int4Panels, Int6Panels, Int8BlockPanels, Int8Panels};
+use crate::int_tile::{ByGroups, Int4Panels, Int6Panels, Int8BlockPanels, Int8Panels};
 use crate::matrix::Panels;
 use crate::product::{Ahead, Product, panels_per_tile};
 use crate::simd::{Int8, Kernel};
@@ -154,39 +154,41 @@ impl Block<'_> {
     fn columns<const P: usize>(&self, shape: Shape, panel: usize) -> usize {
         let rows = self.at.end_row - self.at.first_row;
         // Panels of a lone row are wider than others, so its tile stays a lone row.
-        let tiles = rows.div_ceil(shape.rows);
+        let of = rows.div_ceil(shape.rows);
         let units = self.panels.panel_lines.div_ceil(shape.unit_lines).max(1);
         let fit = BYTES_PER_BLOCK / (P * shape.unit_lines * size_of::<Line>());
-        let block = if tiles > 1 { fit.max(1) } else { units };
+        let block = if of > 1 { fit.max(1) } else { units };
         for first_unit in (0..units).step_by(block) {
-            let mut row = self.at.first_row;
-            for tile in 0..tiles {
-                // Rows are shared out evenly, so that no tile is left with a thin rest.
-                let tile_rows = (self.at.end_row - row).div_ceil(tiles - tile);
-                let at = TileAt {
-                    row,
+            // Rows are shared out evenly, so that no tile is left with a thin rest: some tiles have one more than the others.
+            let (fewer, wider) = (rows / of, rows % of);
+            for (tile_rows, tiles) in [(fewer + 1, 0..wider), (fewer, wider..of)] {
+                if tiles.is_empty() {
+                    continue;
+                }
+                let at = TilesAt {
+                    row: self.at.first_row + tiles.start * fewer + tiles.start.min(wider),
                     panel,
                     first_unit,
                     end_unit: units.min(first_unit + block),
                     last: first_unit + block >= units,
-                    tile,
-                    tiles,
+                    first: tiles.start,
+                    end: tiles.end,
+                    of,
                 };
-                with_rows!(tile_rows, R => self.isa.dispatch(Tile::<R, P> { block: self, at }));
-                row += tile_rows;
+                with_rows!(tile_rows, R => self.isa.dispatch(Tiles::<R, P> { block: self, at }));
             }
         }
         P
     }
 
-    /// The outputs of one row and panel of this block.
+    /// The outputs of one row and some panels of this block; fewer than sixteen a panel where the matrix ends.
     ///
     /// # Safety
     /// The caller holds no other part of them, and no other block covers them (`linear` cuts the output into blocks).
     #[inline(always)]
     #[allow(clippy::mut_from_ref)]
-    unsafe fn out_lanes(&self, row: usize, panel: usize) -> &mut [f32] {
-        let width = LANES.min(self.panels.outputs - panel * LANES);
+    unsafe fn out_lanes(&self, row: usize, panel: usize, panels: usize) -> &mut [f32] {
+        let width = (panels * LANES).min(self.panels.outputs - panel * LANES);
         let first = self.panels.first_output + panel * LANES;
         // SAFETY: the caller's promise.
         unsafe { self.out.part(row * self.outputs + first, width) }
@@ -210,10 +212,10 @@ impl Kernel for ShapeOf {
         match self.0 {
             Format::F32 => shape::<S, SingleElement>(),
             Format::Bf16 => shape::<S, Bf16Element>(),
-            Format::Int8 => shape::<S, Int8Panels>(),
-            Format::Int8Blocks => shape::<S, Int8BlockPanels>(),
-            Format::Int6 => shape::<S, Int6Panels>(),
-            Format::Int4 => shape::<S, Int4Panels>(),
+            Format::Int8 => shape::<S, ByGroups<Int8Panels>>(),
+            Format::Int8Blocks => shape::<S, ByGroups<Int8BlockPanels>>(),
+            Format::Int6 => shape::<S, ByGroups<Int6Panels>>(),
+            Format::Int4 => shape::<S, ByGroups<Int4Panels>>(),
         }
     }
 }
@@ -226,42 +228,46 @@ const fn shape<S: Int8, M: Product<S>>() -> Shape {
     }
 }
 
-/// Where a register tile stands.
+/// Where register tiles of the same shape stand, one below the other.
 #[derive(Clone, Copy)]
-struct TileAt {
+struct TilesAt {
+    /// First row of the first of them.
     row: usize,
     panel: usize,
     first_unit: usize,
     end_unit: usize,
     /// Whether the sums end here.
     last: bool,
-    /// Which tile of how many that pass over the same lines.
-    tile: usize,
-    tiles: usize,
+    /// Which tiles these are `of` how many that pass over the same lines.
+    first: usize,
+    end: usize,
+    of: usize,
 }
 
-/// A register tile of R rows and P panels. Each shape is compiled by itself: together they would be a function that takes minutes.
-struct Tile<'a, const R: usize, const P: usize> {
+/// Register tiles of R rows and P panels. Each shape is compiled by itself: together they would be a function that takes minutes.
+struct Tiles<'a, const R: usize, const P: usize> {
     block: &'a Block<'a>,
-    at: TileAt,
+    at: TilesAt,
 }
 
-impl<const R: usize, const P: usize> Kernel for Tile<'_, R, P> {
+impl<const R: usize, const P: usize> Kernel for Tiles<'_, R, P> {
     type Output = ();
     #[inline(always)]
     fn run<S: Int8>(self, simd: S) {
         match self.block.panels.format {
             Format::F32 => self.compute::<S, SingleElement>(simd),
             Format::Bf16 => self.compute::<S, Bf16Element>(simd),
-            Format::Int8 => self.compute::<S, Int8Panels>(simd),
-            Format::Int8Blocks => self.compute::<S, Int8BlockPanels>(simd),
-            Format::Int6 => self.compute::<S, Int6Panels>(simd),
-            Format::Int4 => self.compute::<S, Int4Panels>(simd),
+            Format::Int8 => self.compute::<S, ByGroups<Int8Panels>>(simd),
+            Format::Int8Blocks => self.compute::<S, ByGroups<Int8BlockPanels>>(simd),
+            Format::Int6 => self.compute::<S, ByGroups<Int6Panels>>(simd),
+            Format::Int4 => self.compute::<S, ByGroups<Int4Panels>>(simd),
         }
     }
 }
 
-impl<const R: usize, const P: usize> Tile<'_, R, P> {
+// Indices go through several arrays at once.
+#[allow(clippy::needless_range_loop)]
+impl<const R: usize, const P: usize> Tiles<'_, R, P> {
     #[inline(always)]
     fn compute<S: Int8, M: Product<S>>(&self, simd: S) {
         // Known at compile time: shapes that an instruction set does not use cost no code.
@@ -276,74 +282,109 @@ impl<const R: usize, const P: usize> Tile<'_, R, P> {
         for (p, lines) in panels.iter_mut().enumerate() {
             *lines = &block.panels.panel(at.panel + p)[first_line..end_line];
         }
-        let mut x: [&[u32]; R] = [&[]; R];
-        for (r, words) in x.iter_mut().enumerate() {
-            *words = &block.x.row(at.row + r)[at.first_unit * M::UNIT_WORDS..];
+        let (mut bias, mut factors) = ([simd.splat(0.0); P], [simd.splat(0.0); P]);
+        for p in 0..P {
+            bias[p] = simd.load(block.panels.bias(at.panel + p));
+            if M::FACTORS {
+                factors[p] = simd.load(block.panels.factors(at.panel + p));
+            }
         }
-        let mut sums = [[simd.splat(0.0); P]; R];
-        for (r, sums) in sums.iter_mut().enumerate() {
-            for (p, sum) in sums.iter_mut().enumerate() {
+        for tile in at.first..at.end {
+            let row = at.row + (tile - at.first) * R;
+            let mut sums = [[simd.splat(0.0); P]; R];
+            for (r, sums) in sums.iter_mut().enumerate() {
                 if at.first_unit > 0 {
-                    // SAFETY: the block owns these outputs; the part ends with the load.
-                    let out = unsafe { block.out_lanes(at.row + r, at.panel + p) };
-                    *sum = match <&[f32; LANES]>::try_from(&*out) {
-                        Ok(out) => simd.load(out),
-                        Err(_) => simd.load_padded(out, 0.0),
-                    };
+                    *sums = self.load(simd, row + r);
                 } else if !M::FACTORS {
-                    *sum = simd.load(block.panels.bias(at.panel + p));
+                    *sums = bias;
                 }
             }
-        }
-        let ahead = self.ahead::<S, M>();
-        M::accumulate::<R, P>(simd, &x, &panels, ahead, &mut sums);
-        for (r, sums) in sums.iter().enumerate() {
-            for (p, sum) in sums.iter().enumerate() {
-                let mut sum = *sum;
+            let x = block.x.from(row, at.first_unit * M::UNIT_WORDS);
+            let ahead = self.ahead::<S, M>(tile);
+            M::accumulate::<R, P>(simd, x, &panels, ahead, &mut sums);
+            for (r, mut sums) in sums.into_iter().enumerate() {
                 if M::FACTORS && at.last {
-                    let factors = simd.load(block.panels.factors(at.panel + p));
-                    sum = simd.mul_add(sum, factors, simd.load(block.panels.bias(at.panel + p)));
+                    for p in 0..P {
+                        sums[p] = simd.mul_add(sums[p], factors[p], bias[p]);
+                    }
                 }
-                // SAFETY: the block owns these outputs; the part ends with the store.
-                let out = unsafe { block.out_lanes(at.row + r, at.panel + p) };
-                match <&mut [f32; LANES]>::try_from(&mut *out) {
-                    Ok(out) => simd.store(sum, out),
-                    Err(_) => simd.store_first(sum, out),
-                }
+                self.store(simd, row + r, sums);
             }
         }
+    }
+
+    /// What the sums of a row have come to in the blocks before.
+    #[inline(always)]
+    fn load<S: Int8>(&self, simd: S, row: usize) -> [S::V; P] {
+        let mut lanes = [[0.0; LANES]; P];
+        // SAFETY: the block owns these outputs; the part ends with the call.
+        let out = unsafe { self.block.out_lanes(row, self.at.panel, P) };
+        let lanes = match out.as_chunks::<LANES>() {
+            (whole, []) if whole.len() == P => whole,
+            _ => {
+                lanes.as_flattened_mut()[..out.len()].copy_from_slice(out);
+                &lanes[..]
+            }
+        };
+        let mut sums = [simd.splat(0.0); P];
+        for p in 0..P {
+            sums[p] = simd.load(&lanes[p]);
+        }
+        sums
+    }
+
+    /// Writes the sums of a row, as far as there are outputs.
+    #[inline(always)]
+    fn store<S: Int8>(&self, simd: S, row: usize, sums: [S::V; P]) {
+        // SAFETY: the block owns these outputs; the part ends with the call.
+        let out = unsafe { self.block.out_lanes(row, self.at.panel, P) };
+        if let (whole, []) = out.as_chunks_mut::<LANES>()
+            && whole.len() == P
+        {
+            for p in 0..P {
+                simd.store(sums[p], &mut whole[p]);
+            }
+            return;
+        }
+        let mut lanes = [[0.0; LANES]; P];
+        for p in 0..P {
+            simd.store(sums[p], &mut lanes[p]);
+        }
+        out.copy_from_slice(&lanes.as_flattened()[..out.len()]);
     }
 
     /// The lines to come. A tile that is alone with its lines looks a little ahead in its own panels, and at the end to the next ones;
     /// tiles that share lines share those that come after them.
     #[inline(always)]
-    fn ahead<S: Int8, M: Product<S>>(&self) -> Ahead<'_, P> {
+    fn ahead<S: Int8, M: Product<S>>(&self, tile: usize) -> Ahead<P> {
         let (panels, at) = (&self.block.panels, self.at);
-        let lines = |panel: usize, range: Range<usize>| {
-            let mut lines: [&[Line]; P] = [&[]; P];
-            for (p, lines) in lines.iter_mut().enumerate() {
-                if panel + p < panels.count() {
-                    *lines = &panels.panel(panel + p)[range.clone()];
-                }
+        let first_of = |panel: usize| {
+            let mut lines = [std::ptr::null(); P];
+            for (p, line) in lines.iter_mut().enumerate() {
+                *line = panels.first_line(panel + p);
             }
             lines
         };
-        let end = panels.panel_lines;
-        if at.tiles == 1 {
-            let near = end.min(LINES_AHEAD);
-            let now = lines(at.panel, near..end);
-            return Ahead::new(now, lines(at.panel + P, 0..near), M::LINES_PER_ADVANCE);
-        }
-        let (panel, first) = if at.last {
-            (at.panel + P, 0)
-        } else {
-            (at.panel, at.end_unit * M::UNIT_LINES)
+        let from = |mut lines: [*const Line; P], first: usize| {
+            for line in &mut lines {
+                *line = line.wrapping_add(first);
+            }
+            lines
         };
-        let end = end.min(first + (at.end_unit - at.first_unit) * M::UNIT_LINES);
-        let share = (end - first).div_ceil(at.tiles);
-        let first = end.min(first + at.tile * share);
-        let now = lines(panel, first..end.min(first + share));
-        Ahead::new(now, [&[]; P], M::LINES_PER_ADVANCE.div_ceil(at.tiles))
+        let (here, after) = (first_of(at.panel), first_of(at.panel + P));
+        if at.of == 1 {
+            let left = panels.panel_lines.saturating_sub(LINES_AHEAD);
+            return Ahead::new(from(here, LINES_AHEAD), left, after, M::LINES_PER_ADVANCE);
+        }
+        let (next, first) = if at.last {
+            (after, 0)
+        } else {
+            (here, at.end_unit * M::UNIT_LINES)
+        };
+        let share = ((at.end_unit - at.first_unit) * M::UNIT_LINES).div_ceil(at.of);
+        let next = from(next, first + tile * share);
+        let pace = M::LINES_PER_ADVANCE.div_ceil(at.of);
+        Ahead::new(next, usize::MAX, next, pace)
     }
 }
 

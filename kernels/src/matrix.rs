@@ -271,6 +271,12 @@ impl<'a> Panels<'a> {
         &self.lines[panel * self.panel_lines..][..self.panel_lines]
     }
 
+    /// Where a panel begins, or would if there were so many: an address to ask for, not to read.
+    #[inline(always)]
+    pub(crate) fn first_line(&self, panel: usize) -> *const Line {
+        self.lines.as_ptr().wrapping_add(panel * self.panel_lines)
+    }
+
     /// The biases of a panel.
     #[inline(always)]
     pub(crate) fn bias(&self, panel: usize) -> &'a [f32; LANES] {

@@ -5,24 +5,32 @@ use crate::aligned::Line;
 use crate::simd::{Bf16, Int8};
 use crate::tile::{Bf16Element, Element, SingleElement};
 
-/// Lines that are read soon, in two stretches: brought nearer while a tile multiplies, so that memory and arithmetic are busy at
-/// once.
-pub(crate) struct Ahead<'a, const P: usize> {
-    /// What is left of the stretch at hand, and the one after it; in each all panels have the same number of lines.
-    now: [&'a [Line]; P],
-    then: [&'a [Line]; P],
-    next: usize,
+/// Lines that are read soon: brought nearer while a tile multiplies, so that memory and arithmetic are busy at once. They are only
+/// asked for, never read here, so a stretch may be wrong about where lines end.
+#[derive(Clone, Copy)]
+pub(crate) struct Ahead<const P: usize> {
+    /// The next line in each panel.
+    next: [*const Line; P],
+    /// How many lines of these are left, and where to go on after them.
+    left: usize,
+    then: [*const Line; P],
+    /// Lines of each panel asked for at a time.
     pace: usize,
 }
 
-impl<'a, const P: usize> Ahead<'a, P> {
-    /// The lines of `now`, then those of `then`, `pace` at a time.
+impl<const P: usize> Ahead<P> {
+    /// `lines` lines of the panels from `first` on, then those from `then` on; `pace` at a time.
     #[inline(always)]
-    pub(crate) fn new(now: [&'a [Line]; P], then: [&'a [Line]; P], pace: usize) -> Self {
+    pub(crate) fn new(
+        first: [*const Line; P],
+        lines: usize,
+        then: [*const Line; P],
+        pace: usize,
+    ) -> Self {
         Self {
-            now,
+            next: first,
+            left: lines,
             then,
-            next: 0,
             pace,
         }
     }
@@ -30,24 +38,58 @@ impl<'a, const P: usize> Ahead<'a, P> {
     /// Asks for the next lines.
     #[inline(always)]
     pub(crate) fn advance<S: Int8>(&mut self, simd: S) {
-        if self.next >= self.now[0].len() {
-            self.now = self.then;
-            self.then = [&[]; P];
-            self.next = 0;
+        if self.left < self.pace {
+            self.next = self.then;
+            self.left = usize::MAX;
         }
-        let end = self.now[0].len().min(self.next + self.pace);
-        for panel in self.now {
-            for line in panel.get(self.next..end).unwrap_or_default() {
-                simd.prefetch(line);
+        self.left -= self.pace;
+        for _ in 0..self.pace {
+            for next in &mut self.next {
+                simd.prefetch(*next);
+                *next = next.wrapping_add(1);
             }
         }
-        self.next = end;
+    }
+}
+
+/// Prepared rows one after the other, from the word that goes with the first line of the panels.
+#[derive(Clone, Copy)]
+pub(crate) struct Rows<'a> {
+    words: &'a [u32],
+    /// Words from a row to the next.
+    row_words: usize,
+}
+
+impl<'a> Rows<'a> {
+    #[inline(always)]
+    pub(crate) fn new(words: &'a [u32], row_words: usize) -> Self {
+        Self { words, row_words }
+    }
+
+    /// # Panics
+    /// Unless each of `rows` rows has `count` words.
+    #[inline(always)]
+    pub(crate) fn check(&self, rows: usize, count: usize) {
+        let enough = (rows - 1) * self.row_words + count <= self.words.len();
+        assert!(count <= self.row_words && enough, "inputs of a tile");
+    }
+
+    /// Words `at .. at + count` of a row.
+    ///
+    /// # Safety
+    /// They are among what `check` found.
+    #[inline(always)]
+    pub(crate) unsafe fn words(&self, row: usize, at: usize, count: usize) -> &'a [u32] {
+        let first = row * self.row_words + at;
+        debug_assert!(at + count <= self.row_words && first + count <= self.words.len());
+        // SAFETY: the caller's promise.
+        unsafe { self.words.get_unchecked(first..first + count) }
     }
 }
 
 /// The products of prepared rows with the panels of one format.
 pub(crate) trait Product<S: Int8> {
-    /// Lines of a panel that go with `UNIT_WORDS` words of a prepared row; a panel may end with fewer.
+    /// Lines of a panel that go with `UNIT_WORDS` words of a prepared row.
     const UNIT_LINES: usize;
     const UNIT_WORDS: usize;
     /// Rows and panels of the largest register tile.
@@ -57,13 +99,13 @@ pub(crate) trait Product<S: Int8> {
     /// Whether the sums are multiplied by a factor per output at the end.
     const FACTORS: bool;
 
-    /// Adds the products of all lines to `acc[row][panel]`. All panels have the same number of lines; each row has the words that
-    /// go with them.
+    /// Adds the products of all lines to `acc[row][panel]`. All panels have the same number of lines; each of the R rows has the
+    /// words that go with them.
     fn accumulate<const R: usize, const P: usize>(
         simd: S,
-        x: &[&[u32]; R],
+        x: Rows<'_>,
         panels: &[&[Line]; P],
-        ahead: Ahead<'_, P>,
+        ahead: Ahead<P>,
         acc: &mut [[S::V; P]; R],
     );
 }
@@ -84,9 +126,9 @@ impl<S: Int8> Product<S> for SingleElement {
     #[inline(always)]
     fn accumulate<const R: usize, const P: usize>(
         simd: S,
-        x: &[&[u32]; R],
+        x: Rows<'_>,
         panels: &[&[Line]; P],
-        ahead: Ahead<'_, P>,
+        ahead: Ahead<P>,
         acc: &mut [[S::V; P]; R],
     ) {
         accumulate::<S, Self, R, P>(simd, x, panels, ahead, acc);
@@ -103,9 +145,9 @@ impl<S: Int8> Product<S> for Bf16Element {
     #[inline(always)]
     fn accumulate<const R: usize, const P: usize>(
         simd: S,
-        x: &[&[u32]; R],
+        x: Rows<'_>,
         panels: &[&[Line]; P],
-        ahead: Ahead<'_, P>,
+        ahead: Ahead<P>,
         acc: &mut [[S::V; P]; R],
     ) {
         accumulate::<S, Self, R, P>(simd, x, panels, ahead, acc);
@@ -122,18 +164,16 @@ const LINES_PER_ADVANCE: usize = 8;
 #[inline(always)]
 fn accumulate<S: Int8, E: Element<S>, const R: usize, const P: usize>(
     simd: S,
-    x: &[&[u32]; R],
+    x: Rows<'_>,
     panels: &[&[Line]; P],
-    mut ahead: Ahead<'_, P>,
+    mut ahead: Ahead<P>,
     acc: &mut [[S::V; P]; R],
 ) {
     let steps = panels[0].len();
     for panel in panels {
         assert!(panel.len() == steps, "panels of a tile");
     }
-    for row in x {
-        assert!(row.len() >= steps * E::WORDS, "inputs of a tile");
-    }
+    x.check(R, steps * E::WORDS);
     let mut sums = *acc;
     for first in (0..steps).step_by(LINES_PER_ADVANCE) {
         ahead.advance(simd);
@@ -146,9 +186,9 @@ fn accumulate<S: Int8, E: Element<S>, const R: usize, const P: usize>(
                 lines[p] = E::line(simd, unsafe { panels[p].get_unchecked(step) });
             }
             for r in 0..R {
-                let words = step * E::WORDS..(step + 1) * E::WORDS;
-                // SAFETY: every row has `steps * WORDS` words (asserted above).
-                let inputs = E::inputs(simd, unsafe { x[r].get_unchecked(words) });
+                // SAFETY: every row has `steps * WORDS` words (checked above).
+                let words = unsafe { x.words(r, step * E::WORDS, E::WORDS) };
+                let inputs = E::inputs(simd, words);
                 for p in 0..P {
                     sums[r][p] = E::mul_add(simd, inputs, lines[p], sums[r][p]);
                 }

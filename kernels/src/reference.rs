@@ -22,10 +22,10 @@ pub fn rounded_to_int8(x: &[f32], inputs: usize) -> Vec<f32> {
     rows.flat_map(|row| row.chunks(64))
         .flat_map(|chunk| {
             let largest = chunk.iter().fold(0.0f32, |largest, x| largest.max(x.abs()));
-            let (scale, inverse) = if largest > 1e-30 {
+            let (scale, inverse) = if largest > 1e-20 {
                 (largest / 127.0, 127.0 / largest)
             } else {
-                (0.0, 0.0)
+                (1.0, 0.0)
             };
             chunk
                 .iter()

@@ -196,6 +196,35 @@ fn parts_of_different_formats_stand_side_by_side() {
 }
 
 #[test]
+fn chunks_of_very_different_size_and_of_zeros_are_summed_right() {
+    let inputs = 1024;
+    let sizes = [0.0, 1e-15, 1e10, 0.0, 1.0, 1e-19, 3e-21, 1e12];
+    let x: Vec<f32> = Random(9)
+        .numbers(inputs)
+        .iter()
+        .enumerate()
+        .map(|(i, x)| x * sizes[i / 64 % sizes.len()])
+        .collect();
+    for isa in Isa::all() {
+        for (dtype, format) in SOURCES.into_iter().skip(2) {
+            let machine = &mut Machine::new(isa, 1);
+            let mut store = MatrixStore::default();
+            let parts = [(dtype, format, 20)];
+            let (id, held, bias) = matrix(&mut store, machine, &parts, inputs, &mut Random(5));
+            // All of the row, and what ends with its small numbers.
+            for x in [x.clone(), [&x[..128], &vec![0.0; 896]].concat()] {
+                let mut out = vec![0.0; 20];
+                let prepared = &mut PreparedRows::default();
+                linear(machine, prepared, &x, store.get(id), &mut out);
+                let rounded = rounded(RowForm::Int8, &x, inputs);
+                let expected = reference::linear(&rounded, &held, inputs, &bias);
+                assert_close(&format!("{format:?} {}", isa.name()), &out, &expected);
+            }
+        }
+    }
+}
+
+#[test]
 fn what_is_not_finite_in_a_row_reaches_all_its_outputs() {
     for isa in Isa::all() {
         for (dtype, format) in SOURCES {

@@ -50,7 +50,7 @@ impl Simd for Avx2 {
             let less = (_mm256_cmp_ps::<_CMP_LT_OQ>(a.0, b.0), _mm256_cmp_ps::<_CMP_LT_OQ>(a.1, b.1));
             _mm256_movemask_ps(_mm256_or_ps(less.0, less.1)) != 0
         };
-        prefetch(line: &Line) = _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast());
+        prefetch(line: *const Line) = _mm_prefetch::<_MM_HINT_T0>(line.cast());
         pow2(t: V) -> V = V(pow2(t.0), pow2(t.1));
     }
 }
@@ -101,7 +101,7 @@ impl Int8 for Avx2 {
     /// Inputs 0 and 2 of each quad as i16, and inputs 1 and 3.
     type U = (Words, Words);
     const QUAD_WORDS: usize = 2;
-    const INT_TILE: (usize, usize) = (4, 1);
+    const INT_TILE: (usize, usize) = (2, 1);
 
     #[inline(always)]
     fn prepare_quads(self, whole: V, out: &mut [u32]) {

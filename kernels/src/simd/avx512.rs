@@ -66,7 +66,15 @@ macro_rules! f32_lanes {
                 if_less(a: __m512, b: __m512, yes: __m512, no: __m512) -> __m512 =
                     _mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_LT_OQ>(a, b), no, yes);
                 any_less(a: __m512, b: __m512) -> bool = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(a, b) != 0;
-                prefetch(line: &Line) = _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast());
+                prefetch(line: *const Line) = _mm_prefetch::<_MM_HINT_T0>(line.cast());
+                // As the defaults of the trait: halves to halves.
+                sum(v: __m512) -> f32 = _mm512_reduce_add_ps(v);
+                highest(v: __m512) -> f32 = {
+                    let v = _mm256_max_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps::<1>(v));
+                    let v = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v));
+                    let v = _mm_max_ps(v, _mm_movehl_ps(v, v));
+                    _mm_cvtss_f32(_mm_max_ss(v, _mm_movehdup_ps(v)))
+                };
                 pow2(t: __m512) -> __m512 = _mm512_castsi512_ps(_mm512_add_epi32(
                     _mm512_slli_epi32::<23>(_mm512_castps_si512(t)),
                     _mm512_set1_epi32(0x3f80_0000),

@@ -66,8 +66,8 @@ macro_rules! vnni {
     };
 }
 
-vnni!(Avx512Vnni, (6, 4));
-vnni!(Avx512Bf16, (6, 4));
+vnni!(Avx512Vnni, (6, 2));
+vnni!(Avx512Bf16, (6, 2));
 
 impl Int8 for Avx512 {
     type I = __m512i;
@@ -76,7 +76,7 @@ impl Int8 for Avx512 {
     /// Inputs 0 and 2 of each quad as i16, and inputs 1 and 3.
     type U = (__m512i, __m512i);
     const QUAD_WORDS: usize = 2;
-    const INT_TILE: (usize, usize) = (6, 2);
+    const INT_TILE: (usize, usize) = (4, 2);
 
     #[inline(always)]
     fn quad(self, words: &[u32]) -> Self::Q {

@@ -39,8 +39,8 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     fn if_less(self, a: Self::V, b: Self::V, yes: Self::V, no: Self::V) -> Self::V;
     /// Whether `a < b` in any lane; lanes with NaN do not count.
     fn any_less(self, a: Self::V, b: Self::V) -> bool;
-    /// Brings a line into the first-level cache, where the instruction set can; changes nothing else.
-    fn prefetch(self, line: &Line);
+    /// Brings a line into the first-level cache, where the instruction set can; changes nothing else. Any address may be given.
+    fn prefetch(self, line: *const Line);
     /// `2^n` for `t = n + 1.5 * 2^23`, `n` whole in `-126 ..= 127`: shifts n out of t's low bits into the exponent.
     fn pow2(self, t: Self::V) -> Self::V;
 
@@ -112,7 +112,7 @@ pub(crate) trait Int8: Bf16 {
 
     /// Words that a quad of inputs takes once prepared.
     const QUAD_WORDS: usize;
-    /// Rows and panels of the largest register tile of i32 sums.
+    /// Rows and panels of the largest register tile: there is a sum in i32 and one in f32 for each output.
     const INT_TILE: (usize, usize);
 
     /// Stores sixteen whole numbers in `-128 ..= 127` as the four quads they make, in `4 * QUAD_WORDS` words.

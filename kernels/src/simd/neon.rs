@@ -92,9 +92,9 @@ macro_rules! floats {
                     let any = vorrq_u32(vorrq_u32(less[0], less[1]), vorrq_u32(less[2], less[3]));
                     vmaxvq_u32(any) != 0
                 };
-                prefetch(line: &Line) = asm!(
+                prefetch(line: *const Line) = asm!(
                     "prfm pldl1keep, [{line}]",
-                    line = in(reg) line.as_ptr(),
+                    line = in(reg) line,
                     options(readonly, nostack, preserves_flags),
                 );
                 pow2(t: Floats) -> Floats = each!(I => vreinterpretq_f32_s32(vaddq_s32(
@@ -216,7 +216,7 @@ impl Int8 for NeonDot {
     /// Weights less 128: `sdot` multiplies signed bytes.
     type U = [int8x16_t; 4];
     const QUAD_WORDS: usize = 2;
-    const INT_TILE: (usize, usize) = (4, 1);
+    const INT_TILE: (usize, usize) = (2, 1);
 
     #[inline(always)]
     fn prepare_quads(self, whole: Floats, out: &mut [u32]) {

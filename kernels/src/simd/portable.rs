@@ -72,7 +72,7 @@ impl Simd for Portable {
         a.iter().zip(&b).any(|(a, b)| a < b)
     }
     #[inline(always)]
-    fn prefetch(self, _: &Line) {}
+    fn prefetch(self, _: *const Line) {}
     #[inline(always)]
     fn pow2(self, t: V) -> V {
         lanes(|i| f32::from_bits((t[i].to_bits() << 23).wrapping_add(0x3f80_0000)))
