@@ -5,9 +5,9 @@ use crate::aligned::{LANES, Line};
 use crate::disjoint::Disjoint;
 use crate::int_tile::{ByGroups, Int4Panels, Int6Panels, Int8BlockPanels, Int8Panels};
 use crate::matrix::Panels;
-use crate::product::{Ahead, Product, panels_per_tile};
+use crate::product::{Ahead, ByElement, Product};
 use crate::simd::{Int8, Kernel};
-use crate::tile::{Bf16Element, SingleElement, with_rows};
+use crate::tile::{Bf16Element, SingleElement, widest, with_rows};
 use crate::{Format, Isa, Machine, Matrix, PreparedRows};
 use std::ops::Range;
 
@@ -139,7 +139,7 @@ impl Block<'_> {
     fn run(&self) {
         let shape = self.isa.dispatch(ShapeOf(self.panels.format));
         let rows = self.at.end_row - self.at.first_row;
-        let wide = panels_per_tile(rows, shape.panels);
+        let wide = widest(rows, shape.panels);
         let mut panel = self.at.first_panel;
         while panel < self.at.end_panel {
             panel += match wide.min(self.at.end_panel - panel) {
@@ -210,8 +210,8 @@ impl Kernel for ShapeOf {
     #[inline(always)]
     fn run<S: Int8>(self, _: S) -> Shape {
         match self.0 {
-            Format::F32 => shape::<S, SingleElement>(),
-            Format::Bf16 => shape::<S, Bf16Element>(),
+            Format::F32 => shape::<S, ByElement<SingleElement>>(),
+            Format::Bf16 => shape::<S, ByElement<Bf16Element>>(),
             Format::Int8 => shape::<S, ByGroups<Int8Panels>>(),
             Format::Int8Blocks => shape::<S, ByGroups<Int8BlockPanels>>(),
             Format::Int6 => shape::<S, ByGroups<Int6Panels>>(),
@@ -255,8 +255,8 @@ impl<const R: usize, const P: usize> Kernel for Tiles<'_, R, P> {
     #[inline(always)]
     fn run<S: Int8>(self, simd: S) {
         match self.block.panels.format {
-            Format::F32 => self.compute::<S, SingleElement>(simd),
-            Format::Bf16 => self.compute::<S, Bf16Element>(simd),
+            Format::F32 => self.compute::<S, ByElement<SingleElement>>(simd),
+            Format::Bf16 => self.compute::<S, ByElement<Bf16Element>>(simd),
             Format::Int8 => self.compute::<S, ByGroups<Int8Panels>>(simd),
             Format::Int8Blocks => self.compute::<S, ByGroups<Int8BlockPanels>>(simd),
             Format::Int6 => self.compute::<S, ByGroups<Int6Panels>>(simd),
@@ -272,7 +272,7 @@ impl<const R: usize, const P: usize> Tiles<'_, R, P> {
     fn compute<S: Int8, M: Product<S>>(&self, simd: S) {
         // Known at compile time: shapes that an instruction set does not use cost no code.
         assert!(
-            R <= M::TILE.0 && P <= panels_per_tile(R, M::TILE.1),
+            R <= M::TILE.0 && P <= widest(R, M::TILE.1),
             "shape of a tile"
         );
         let (block, at) = (self.block, self.at);

@@ -2,8 +2,9 @@
 //! Floats go through `tile`, integers through `int_tile`.
 
 use crate::aligned::Line;
-use crate::simd::{Bf16, Int8};
-use crate::tile::{Bf16Element, Element, SingleElement};
+use crate::simd::Int8;
+use crate::tile::Element;
+use std::marker::PhantomData;
 
 /// Lines that are read soon: brought nearer while a tile multiplies, so that memory and arithmetic are busy at once. They are only
 /// asked for, never read here, so a stretch may be wrong about where lines end.
@@ -110,90 +111,54 @@ pub(crate) trait Product<S: Int8> {
     );
 }
 
-/// Panels of a tile of `rows` rows when the largest tile has `panels`; a tile that is not so wide has one panel. A single row leaves registers free, and reading several
-/// panels at once keeps the memory busy.
-pub(crate) const fn panels_per_tile(rows: usize, panels: usize) -> usize {
-    if rows == 1 { 4 } else { panels }
-}
+/// `Product` of floats.
+pub(crate) struct ByElement<E>(PhantomData<E>);
 
-impl<S: Int8> Product<S> for SingleElement {
+impl<S: Int8, E: Element<S>> Product<S> for ByElement<E> {
     const UNIT_LINES: usize = 1;
-    const UNIT_WORDS: usize = 1;
+    const UNIT_WORDS: usize = E::WORDS;
     const TILE: (usize, usize) = S::TILE;
-    const LINES_PER_ADVANCE: usize = LINES_PER_ADVANCE;
+    const LINES_PER_ADVANCE: usize = 8;
     const FACTORS: bool = false;
 
+    /// Adds up each output in one f32 sum from the first step to the last.
+    ///
+    /// Loops over arrays are written out here and in the kernels around it: `map` and `from_fn` take closures, and those are
+    /// compiled without the instructions of the kernel whenever they are not inlined.
     #[inline(always)]
     fn accumulate<const R: usize, const P: usize>(
         simd: S,
         x: Rows<'_>,
         panels: &[&[Line]; P],
-        ahead: Ahead<P>,
+        mut ahead: Ahead<P>,
         acc: &mut [[S::V; P]; R],
     ) {
-        accumulate::<S, Self, R, P>(simd, x, panels, ahead, acc);
-    }
-}
-
-impl<S: Int8> Product<S> for Bf16Element {
-    const UNIT_LINES: usize = 1;
-    const UNIT_WORDS: usize = <S as Bf16>::PAIR_WORDS;
-    const TILE: (usize, usize) = S::TILE;
-    const LINES_PER_ADVANCE: usize = LINES_PER_ADVANCE;
-    const FACTORS: bool = false;
-
-    #[inline(always)]
-    fn accumulate<const R: usize, const P: usize>(
-        simd: S,
-        x: Rows<'_>,
-        panels: &[&[Line]; P],
-        ahead: Ahead<P>,
-        acc: &mut [[S::V; P]; R],
-    ) {
-        accumulate::<S, Self, R, P>(simd, x, panels, ahead, acc);
-    }
-}
-
-/// Lines of floats multiplied between two looks ahead.
-const LINES_PER_ADVANCE: usize = 8;
-
-/// Adds the products of all steps to `acc[row][panel]`, each output in one f32 sum from the first step to the last.
-///
-/// Loops over arrays are written out here and in the kernels around it: `map` and `from_fn` take closures, and those are compiled
-/// without the instructions of the kernel whenever they are not inlined.
-#[inline(always)]
-fn accumulate<S: Int8, E: Element<S>, const R: usize, const P: usize>(
-    simd: S,
-    x: Rows<'_>,
-    panels: &[&[Line]; P],
-    mut ahead: Ahead<P>,
-    acc: &mut [[S::V; P]; R],
-) {
-    let steps = panels[0].len();
-    for panel in panels {
-        assert!(panel.len() == steps, "panels of a tile");
-    }
-    x.check(R, steps * E::WORDS);
-    let mut sums = *acc;
-    for first in (0..steps).step_by(LINES_PER_ADVANCE) {
-        ahead.advance(simd);
-        for step in first..steps.min(first + LINES_PER_ADVANCE) {
-            // SAFETY: `step < steps`, and every panel has `steps` lines (asserted above).
-            let line = unsafe { panels[0].get_unchecked(step) };
-            let mut lines = [E::line(simd, line); P];
-            for p in 1..P {
-                // SAFETY: as above.
-                lines[p] = E::line(simd, unsafe { panels[p].get_unchecked(step) });
-            }
-            for r in 0..R {
-                // SAFETY: every row has `steps * WORDS` words (checked above).
-                let words = unsafe { x.words(r, step * E::WORDS, E::WORDS) };
-                let inputs = E::inputs(simd, words);
-                for p in 0..P {
-                    sums[r][p] = E::mul_add(simd, inputs, lines[p], sums[r][p]);
+        let steps = panels[0].len();
+        for panel in panels {
+            assert!(panel.len() == steps, "panels of a tile");
+        }
+        x.check(R, steps * E::WORDS);
+        let mut sums = *acc;
+        for first in (0..steps).step_by(<Self as Product<S>>::LINES_PER_ADVANCE) {
+            ahead.advance(simd);
+            for step in first..steps.min(first + <Self as Product<S>>::LINES_PER_ADVANCE) {
+                // SAFETY: `step < steps`, and every panel has `steps` lines (asserted above).
+                let line = unsafe { panels[0].get_unchecked(step) };
+                let mut lines = [E::line(simd, line); P];
+                for p in 1..P {
+                    // SAFETY: as above.
+                    lines[p] = E::line(simd, unsafe { panels[p].get_unchecked(step) });
+                }
+                for (r, sums) in sums.iter_mut().enumerate() {
+                    // SAFETY: every row has `steps * WORDS` words (checked above).
+                    let words = unsafe { x.words(r, step * E::WORDS, E::WORDS) };
+                    let inputs = E::inputs(simd, words);
+                    for p in 0..P {
+                        sums[p] = E::mul_add(simd, inputs, lines[p], sums[p]);
+                    }
                 }
             }
         }
+        *acc = sums;
     }
-    *acc = sums;
 }

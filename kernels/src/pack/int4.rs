@@ -19,7 +19,9 @@ const UNIT_LINES: usize = 5;
 /// Packs Q4_0, Q4_1 and Q4_K with their nibbles, all else rounded (see `fit`).
 pub(super) fn pack(isa: Isa, rows: &[StoredRow<'_>], inputs: usize, panel: &mut [Line]) {
     let floats: Vec<Option<Vec<f32>>> = rows.iter().map(|row| floats(row, inputs)).collect();
-    let groups = panel.chunks_exact_mut(UNIT_LINES).take(inputs.div_ceil(GROUP));
+    let groups = panel
+        .chunks_exact_mut(UNIT_LINES)
+        .take(inputs.div_ceil(GROUP));
     for (group, lines) in groups.enumerate() {
         let mut fitted = Fitted::default();
         if floats.iter().any(Option::is_some) {
