@@ -44,8 +44,8 @@ impl Default for BatchLimits {
 #[serde(rename_all = "snake_case")]
 pub enum SelectBatch {
     /// `support_select_batch: 0`. Prompts may fill a step up to `max_prefill_tokens`; once step times are known they may make a step with
-    /// decodes 2.5 times as long as one without, and longer by as much as more sequences wait for their first token than decode: short
-    /// time to first token for a crowd, running generations undisturbed by a few.
+    /// decodes 2.5 times as long as one without, and longer the more sequences wait for their first token: a crowd gets it soon, and
+    /// running generations are hardly disturbed by a few.
     PrefillFirst,
     /// `support_select_batch: 1`. While anything decodes, all prompts of a step together get `chunk_tokens` less the decoding
     /// sequences, and at least one block, and may make the step 1.5 times as long: running generations are hardly disturbed.
@@ -57,8 +57,9 @@ impl SelectBatch {
     /// `behind` have not had their first token.
     pub fn stretch(self, decoding: u32, behind: u32) -> f64 {
         match self {
+            // A step is as long for all that decode, and what it saves those behind adds up along their queue.
             SelectBatch::PrefillFirst => {
-                1.0 + 1.5 * (f64::from(behind) / f64::from(decoding)).max(1.0)
+                1.0 + 1.5 * (f64::from(behind).powi(2) / f64::from(decoding)).max(1.0)
             }
             SelectBatch::DecodeFirst => 1.5,
         }
@@ -180,6 +181,17 @@ mod tests {
         assert_eq!(tokens(0), 80);
         assert_eq!(tokens(2), 30);
         assert_eq!(tokens(31), 16);
+    }
+
+    #[test]
+    fn one_prompt_waits_for_decodes_and_a_crowd_does_not() {
+        let stretch = |decoding, behind| SelectBatch::PrefillFirst.stretch(decoding, behind);
+        assert_eq!(
+            (stretch(1, 1), stretch(8, 1), stretch(8, 2)),
+            (2.5, 2.5, 2.5)
+        );
+        assert_eq!((stretch(9, 6), stretch(1, 15)), (7.0, 338.5));
+        assert_eq!(SelectBatch::DecodeFirst.stretch(1, 15), 1.5);
     }
 
     #[test]
