@@ -1,16 +1,18 @@
-//! A fork-join pool: the caller and its workers claim the tasks of one job from a counter. Between jobs a worker spins for some
+//! A fork-join pool: the caller and its workers claim the tasks of one job (see `shares`). Between jobs a worker spins for some
 //! microseconds and then sleeps. The caller waits only for workers that have joined the job; one that keeps it waiting is left
-//! out for a while (see `attendance`). Work stealing, nesting and priorities are not here.
+//! out for a while (see `attendance`). Nesting and priorities are not here.
 
 mod attendance;
+mod shares;
 
 use attendance::Attendance;
+use shares::Shares;
 use std::any::Any;
 use std::cell::UnsafeCell;
 use std::hint::spin_loop;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -28,10 +30,6 @@ const JOB: u32 = 32;
 
 /// Called with the number of the thread (the caller's is 0) and some of the tasks.
 type Task<'a> = dyn Fn(usize, Range<usize>) + Sync + 'a;
-
-/// A thread claims this part of its even share of what is left: many tasks at first, single ones at the end, so that claims are few
-/// and all threads end at about the same time.
-const PART_OF_SHARE: usize = 4;
 
 /// Threads that run the tasks of one job at a time.
 pub struct Pool {
@@ -51,8 +49,8 @@ struct Worker {
 
 struct Shared {
     state: AtomicU64,
-    next_task: AtomicUsize,
-    job: UnsafeCell<Option<Job>>,
+    shares: Shares,
+    job: UnsafeCell<Option<*const Task<'static>>>,
     stop: AtomicBool,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
     /// One per worker that was asked for; some may have no worker.
@@ -73,12 +71,6 @@ struct Seat {
     inside: AtomicBool,
 }
 
-#[derive(Clone, Copy)]
-struct Job {
-    task: *const Task<'static>,
-    tasks: usize,
-}
-
 // SAFETY: `job` is written only by the caller while the job is closed and no worker is in it, and read only by workers that
 // joined it through `state`; the two are ordered by the acquire and release operations on `state`. The pointer in it leads to a
 // `Sync` closure that outlives the job, since `Pool::run` returns only after the last worker has left. All else is atomic or
@@ -97,7 +89,7 @@ impl Pool {
         };
         let shared = Arc::new(Shared {
             state: AtomicU64::new(0),
-            next_task: AtomicUsize::new(0),
+            shares: Shares::new(threads.max(1)),
             job: UnsafeCell::new(None),
             stop: AtomicBool::new(false),
             panic: Mutex::new(None),
@@ -153,10 +145,10 @@ impl Pool {
         self.shared.open(tasks, task);
         self.wake();
         let outcome = catch_unwind(AssertUnwindSafe(|| {
-            self.shared.claim_tasks(task, 0, tasks);
+            self.shared.claim_tasks(task, 0);
         }));
         if outcome.is_err() {
-            self.shared.next_task.store(tasks, Ordering::Relaxed);
+            self.shared.shares.clear();
         }
         self.close(start);
         let panic = lock(&self.shared.panic).take().or(outcome.err());
@@ -229,8 +221,8 @@ impl Shared {
         // reaches, returns after the last of them has left.
         let task = unsafe { std::mem::transmute::<*const Task<'_>, *const Task<'static>>(task) };
         // SAFETY: the job is closed and empty (`close` of the one before made sure), and `run` holds the pool exclusively.
-        unsafe { *self.job.get() = Some(Job { task, tasks }) };
-        self.next_task.store(0, Ordering::Relaxed);
+        unsafe { *self.job.get() = Some(task) };
+        self.shares.share_out(tasks);
         let job = (self.state.load(Ordering::Relaxed) >> JOB).wrapping_add(1) & u64::from(u32::MAX);
         self.state.store(job << JOB | OPEN, Ordering::SeqCst);
     }
@@ -260,17 +252,9 @@ impl Shared {
         self.is_empty()
     }
 
-    fn claim_tasks(&self, task: &Task<'_>, thread: usize, tasks: usize) {
-        let threads = self.seats.len() + 1;
-        let claim = |next: usize| {
-            let left = tasks.saturating_sub(next);
-            (left > 0).then(|| next + (left / (PART_OF_SHARE * threads)).max(1))
-        };
-        let order = Ordering::Relaxed;
-        while let Ok(first) = self.next_task.fetch_update(order, order, claim) {
-            // Nobody moved the counter in between, so this is where it stands now.
-            let end = claim(first).unwrap_or(tasks);
-            task(thread, first..end);
+    fn claim_tasks(&self, task: &Task<'_>, thread: usize) {
+        while let Some(range) = self.shares.claim(thread) {
+            task(thread, range);
         }
     }
 
@@ -315,13 +299,11 @@ impl Shared {
         seat.inside.store(true, Ordering::SeqCst);
         // SAFETY: the worker is counted in `state`, so the caller neither replaces the job nor returns from `run`.
         let job = unsafe { *self.job.get() };
-        if let Some(Job { task, tasks }) = job {
+        if let Some(task) = job {
             // SAFETY: as above: the closure lives until `run` returns.
             let task = unsafe { &*task };
-            if let Err(panic) =
-                catch_unwind(AssertUnwindSafe(|| self.claim_tasks(task, thread, tasks)))
-            {
-                self.next_task.store(tasks, Ordering::Relaxed);
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.claim_tasks(task, thread))) {
+                self.shares.clear();
                 lock(&self.panic).get_or_insert(panic);
             }
         }
@@ -367,6 +349,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::AtomicUsize;
 
     fn counts(pool: &mut Pool, tasks: usize) -> Vec<usize> {
         let counts: Vec<_> = (0..tasks).map(|_| AtomicUsize::new(0)).collect();
