@@ -28,12 +28,28 @@ pub struct PreparedRows {
     form: Option<RowForm>,
 }
 
+/// Rows that an operator prepares itself.
+pub(crate) struct ToPrepare {
+    pub form: RowForm,
+    pub rows: usize,
+    /// Numbers of a row.
+    pub cols: usize,
+    /// What a row costs, as so many numbers that are only rounded.
+    pub cost: usize,
+}
+
 impl PreparedRows {
     /// Prepares the rows of `x`, each `cols` wide.
     pub fn fill(&mut self, machine: &mut Machine, form: RowForm, x: &[f32], cols: usize) {
         let isa = machine.isa;
         let rows = x.len().checked_div(cols).unwrap_or(0);
-        self.fill_by(machine, form, [rows, cols], |first, words, row_words| {
+        let shape = ToPrepare {
+            form,
+            rows,
+            cols,
+            cost: cols,
+        };
+        self.fill_by(machine, shape, |first, words, row_words| {
             let x = &x[first * cols..][..words.len() / row_words * cols];
             isa.dispatch(Prepare {
                 form,
@@ -45,18 +61,16 @@ impl PreparedRows {
         });
     }
 
-    /// Has `rows` rows of `cols` numbers prepared by `work(first_row, words, row_words)`, which gets whole rows and fills each as
-    /// `prepare_row` does.
+    /// Has rows prepared by `work(first_row, words, row_words)`, which gets whole rows and fills each as `prepare_row` does.
     pub(crate) fn fill_by(
         &mut self,
         machine: &mut Machine,
-        form: RowForm,
-        [rows, cols]: [usize; 2],
+        shape: ToPrepare,
         work: impl Fn(usize, &mut [u32], usize) + Sync,
     ) {
-        let row_words = self.begin(machine, form, rows, cols);
-        let words = &mut self.words[..rows * row_words];
-        machine.for_rows(words, row_words, |first, words| {
+        let row_words = self.begin(machine, shape.form, shape.rows, shape.cols);
+        let words = &mut self.words[..shape.rows * row_words];
+        machine.for_costly_rows(words, row_words, shape.cost, |first, words| {
             work(first, words, row_words);
         });
     }

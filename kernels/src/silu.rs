@@ -2,9 +2,12 @@
 
 use crate::aligned::LANES;
 use crate::exp::exp;
-use crate::rows::{CHUNK, piece_words, prepare_row};
+use crate::rows::{CHUNK, ToPrepare, piece_words, prepare_row};
 use crate::simd::{Int8, Kernel, Simd};
 use crate::{Machine, PreparedRows, RowForm};
+
+/// An output costs as much as so many elements of a simple operator.
+const COST: usize = 4;
 
 /// `out = silu(gate) * up`: rows of x are `[gate | up]`, rows of out are `cols` wide.
 ///
@@ -13,7 +16,7 @@ use crate::{Machine, PreparedRows, RowForm};
 pub fn silu_mul(machine: &mut Machine, x: &[f32], cols: usize, out: &mut [f32]) {
     assert_eq!(x.len(), 2 * out.len(), "gate and up for each output");
     let isa = machine.isa;
-    machine.for_rows(out, cols, |first, out| {
+    machine.for_costly_rows(out, cols, COST * cols, |first, out| {
         let x = &x[2 * first * cols..][..2 * out.len()];
         isa.dispatch(SiluMul { x, cols, out });
     });
@@ -30,7 +33,13 @@ pub fn prepare_silu_mul(
 ) {
     let isa = machine.isa;
     let rows = x.len().checked_div(2 * cols).unwrap_or(0);
-    prepared.fill_by(machine, form, [rows, cols], |first, words, row_words| {
+    let shape = ToPrepare {
+        form,
+        rows,
+        cols,
+        cost: COST * cols,
+    };
+    prepared.fill_by(machine, shape, |first, words, row_words| {
         let x = &x[2 * first * cols..][..words.len() / row_words * 2 * cols];
         isa.dispatch(PrepareSiluMul {
             x,
@@ -96,6 +105,10 @@ fn silu_mul_row<S: Simd>(simd: S, gate: &[f32], up: &[f32], out: &mut [f32]) {
     let (out, out_rest) = out.as_chunks_mut::<LANES>();
     for ((gate, up), out) in gate.iter().zip(up).zip(out) {
         simd.store(lanes(simd, simd.load(gate), simd.load(up)), out);
+    }
+    // Rows come in pieces, and nearly all of them are whole.
+    if gate_rest.is_empty() {
+        return;
     }
     let (gate, up) = (
         simd.load_padded(gate_rest, 0.0),
