@@ -28,6 +28,8 @@ pub(super) const PROBABILITY_WORDS: usize = 2 * TILE;
 pub(super) struct Attend<'a> {
     pub view: View<'a>,
     pub splits: Range<usize>,
+    /// What the thread attends next: its keys and values are brought nearer at the end.
+    pub next: Option<View<'a>>,
     pub scratch: &'a mut Scratch,
     pub into: Target<'a>,
 }
@@ -88,11 +90,13 @@ impl Attend<'_> {
         for (i, words) in queries[..view.unit.count].iter_mut().enumerate() {
             E::prepare(simd, view.query_head(i), words);
         }
+        let next = self.next.map(|next| next.tile(visible_tiles(&next).start));
         let len = view.unit.count * sums_len(view.cache);
         let mut first = true;
         for index in self.splits {
             let mut at = Split {
                 view,
+                next: next.as_ref(),
                 lines: cache.lines(),
                 key_steps: cache.key_steps(),
                 group_steps: cache.group_steps(),
@@ -143,6 +147,8 @@ impl View<'_> {
 /// One split of the positions, for all queries of a unit.
 struct Split<'a, 'v> {
     view: &'a View<'v>,
+    /// The tile that is read after the last one of the unit.
+    next: Option<&'a Tile>,
     /// Those of the cache.
     lines: &'a [Line],
     key_steps: usize,
@@ -169,9 +175,13 @@ impl Split<'_, '_> {
         let visible = visible_tiles(view);
         let start = visible.start.max(index * TILES_PER_SPLIT);
         let end = visible.end.min((index + 1) * TILES_PER_SPLIT);
+        let mut tile = view.tile(start);
         for index in start..end {
-            let tile = view.tile(index);
-            let tiles = [&tile, &view.tile((index + 1).min(visible.end - 1))];
+            let next = match self.next {
+                Some(next) if index + 1 == visible.end => *next,
+                _ => view.tile((index + 1).min(visible.end - 1)),
+            };
+            let tiles = [&tile, &next];
             let mut first = 0;
             // Queries are shared out evenly, so that no register tile is left with a thin rest.
             for left in (1..=count.div_ceil(S::TILE.0)).rev() {
@@ -179,6 +189,7 @@ impl Split<'_, '_> {
                 with_rows!(queries, R => self.tile::<S, E, DEGREE, R>(simd, tiles, first));
                 first += queries;
             }
+            tile = next;
         }
     }
 

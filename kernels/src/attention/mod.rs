@@ -162,8 +162,11 @@ pub fn attention<'a>(
         out: Disjoint::new(out),
     };
     let run = |thread: usize, pieces: Range<usize>| {
-        for piece in &plan.pieces[pieces] {
-            call.run(thread, *piece, view(plan.units[piece.unit]));
+        let pieces = &plan.pieces[pieces];
+        let view = |piece: &Piece| view(plan.units[piece.unit]);
+        for (i, piece) in pieces.iter().enumerate() {
+            let next = pieces.get(i + 1).map(view);
+            call.run(thread, *piece, view(piece), next);
         }
     };
     if alone {
@@ -183,7 +186,8 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    fn run(&self, thread: usize, piece: Piece, view: View<'_>) {
+    /// Does a piece of the unit in `view`; the thread goes on with `next`.
+    fn run(&self, thread: usize, piece: Piece, view: View<'_>, next: Option<View<'_>>) {
         // SAFETY: a thread runs one task at a time.
         let scratch = unsafe { &mut self.scratch.part(thread, 1)[0] };
         let visible = visible_splits(&view);
@@ -191,6 +195,7 @@ impl Call<'_> {
             self.isa.dispatch(Attend {
                 view,
                 splits: visible,
+                next,
                 scratch,
                 into: Target::Heads(&self.out),
             });
@@ -206,6 +211,7 @@ impl Call<'_> {
         self.isa.dispatch(Attend {
             view,
             splits: split..split + 1,
+            next,
             scratch,
             into: Target::Sums(sums),
         });

@@ -40,6 +40,7 @@ impl Group {
 }
 
 /// The groups whose scores are turned into probabilities together.
+#[derive(Clone, Copy)]
 pub(super) struct Tile {
     pub groups: [Group; GROUPS],
     /// The number of its first group, counted from the start of the sequence.
