@@ -112,6 +112,19 @@ pub struct AttentionShape {
     pub window: Option<usize>,
 }
 
+/// How a result joins the residual stream, and how the sum is normed for what comes next.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Join {
+    /// Added to the stream.
+    pub result: Act,
+    /// The stream; different from `result`.
+    pub residual: Act,
+    /// The norm's weight.
+    pub norm: Weight,
+    /// Added to the mean square.
+    pub eps: f32,
+}
+
 /// A device: memory and operators.
 ///
 /// Operators work on the leading `rows` rows of their buffers, run in call order and are done, as far as the caller can
@@ -219,6 +232,25 @@ pub trait Device {
         rows: usize,
         out: Act,
     ) -> Result<(), DeviceError>;
+
+    /// `residual += result`, then `out = rms_norm(residual) · weightᵀ + bias`: `add_rms_norm` and `linear`, with the same bits. What
+    /// `result` holds afterwards is not said.
+    fn joined_linear(
+        &mut self,
+        join: Join,
+        weight: Weight,
+        rows: usize,
+        out: Act,
+    ) -> Result<(), DeviceError> {
+        let Join {
+            result,
+            residual,
+            norm,
+            eps,
+        } = join;
+        self.add_rms_norm(result, residual, norm, eps, rows, result)?;
+        self.linear(result, weight, rows, out)
+    }
 
     /// `x += y` on the leading `rows` rows.
     fn add(&mut self, x: Act, y: Act, rows: usize) -> Result<(), DeviceError>;

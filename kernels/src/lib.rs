@@ -44,7 +44,7 @@ pub use kv::KvCache;
 pub use linear::{linear, linear_prepared};
 pub use machine::Machine;
 pub use matrix::{Matrix, MatrixId, MatrixStore, Source};
-pub use norm::{Heads, add_rms_norm, head_norm, rms_norm};
+pub use norm::{Heads, NormBefore, add_rms_norm, head_norm, prepare_add_norm, rms_norm};
 pub use pool::Pool;
 pub use rows::PreparedRows;
 pub use silu::{prepare_silu_mul, silu_mul};

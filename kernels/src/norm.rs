@@ -1,10 +1,11 @@
-//! RMS norms: of rows, of rows after an addition, and of single heads in place.
+//! RMS norms: of rows, of rows after an addition (also on their way into a product), and of single heads in place.
 //! `rms(v) = sqrt(mean(v²) + eps)`; Zhang and Sennrich, Root Mean Square Layer Normalization.
 
-use crate::Machine;
 use crate::aligned::LANES;
 use crate::disjoint::Disjoint;
-use crate::simd::{Bf16, Kernel, Simd};
+use crate::rows::{CHUNK, ToPrepare, piece_words, prepare_row};
+use crate::simd::{Bf16, Int8, Kernel, Simd};
+use crate::{Machine, PreparedRows, RowForm};
 
 /// `out[r] = x[r] / rms(x[r]) * weight`.
 ///
@@ -45,6 +46,50 @@ pub fn add_rms_norm(
             residual,
             weight,
             eps,
+        });
+    });
+}
+
+/// How rows are normed that are multiplied next.
+#[derive(Clone, Copy, Debug)]
+pub struct NormBefore<'a> {
+    /// Factors, as many as a row has numbers.
+    pub weight: &'a [f32],
+    /// Added to the mean square.
+    pub eps: f32,
+    /// What they are multiplied as.
+    pub form: RowForm,
+}
+
+/// `residual += x`, then prepares `rms_norm(residual)` to be multiplied: what `add_rms_norm` computes, without a stop in memory.
+///
+/// # Panics
+/// When the lengths do not fit together.
+pub fn prepare_add_norm(
+    machine: &mut Machine,
+    x: &[f32],
+    residual: &mut [f32],
+    norm: NormBefore<'_>,
+    prepared: &mut PreparedRows,
+) {
+    assert_eq!(x.len(), residual.len(), "rows and residual");
+    let (isa, cols) = (machine.isa, norm.weight.len());
+    let shape = ToPrepare {
+        form: norm.form,
+        rows: x.len().checked_div(cols).unwrap_or(0),
+        cols,
+        cost: 2 * cols,
+    };
+    let residual = Disjoint::new(residual);
+    prepared.fill_by(machine, shape, |first, words, row_words| {
+        let (start, len) = (first * cols, words.len() / row_words * cols);
+        isa.dispatch(PrepareAddNorm {
+            x: &x[start..][..len],
+            // SAFETY: the same rows as those of `words`, which belong to one task.
+            residual: unsafe { residual.part(start, len) },
+            norm,
+            words,
+            row_words,
         });
     });
 }
@@ -115,10 +160,50 @@ impl Kernel for AddNorm<'_> {
     }
 }
 
+/// Rows and residual, as wide as the weight, and where they are prepared.
+struct PrepareAddNorm<'a> {
+    x: &'a [f32],
+    residual: &'a mut [f32],
+    norm: NormBefore<'a>,
+    words: &'a mut [u32],
+    row_words: usize,
+}
+
+impl Kernel for PrepareAddNorm<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Int8>(self, simd: S) {
+        let NormBefore { weight, eps, form } = self.norm;
+        let rows = self.x.chunks_exact(weight.len());
+        let rows = rows.zip(self.residual.chunks_exact_mut(weight.len()));
+        for ((x, row), words) in rows.zip(self.words.chunks_exact_mut(self.row_words)) {
+            for (sum, x) in row.iter_mut().zip(x) {
+                *sum += *x;
+            }
+            let factor = norm_factor(simd, row, eps);
+            let pieces = row.chunks(CHUNK).zip(weight.chunks(CHUNK));
+            for ((row, weight), words) in pieces.zip(words.chunks_mut(piece_words::<S>(form))) {
+                let mut piece = [0.0; CHUNK];
+                let piece = &mut piece[..row.len()];
+                for ((out, x), weight) in piece.iter_mut().zip(row).zip(weight) {
+                    *out = *x * factor * weight;
+                }
+                prepare_row(simd, form, piece, words);
+            }
+        }
+    }
+}
+
+/// `1 / rms(row)`.
+#[inline(always)]
+fn norm_factor<S: Simd>(simd: S, row: &[f32], eps: f32) -> f32 {
+    let mean = sum_of_squares(simd, row) / row.len() as f32;
+    1.0 / (mean + eps).sqrt()
+}
+
 #[inline(always)]
 fn norm_row<S: Simd>(simd: S, row: &mut [f32], weight: &[f32], eps: f32) {
-    let mean = sum_of_squares(simd, row) / row.len() as f32;
-    let factor = 1.0 / (mean + eps).sqrt();
+    let factor = norm_factor(simd, row, eps);
     for (x, weight) in row.iter_mut().zip(weight) {
         *x = *x * factor * weight;
     }

@@ -5,8 +5,8 @@
 use crate::checkpoint::Checkpoint;
 use crate::error::LoadError;
 use crate::spec::DecoderSpec;
-use crate::weights::{DecoderWeights, LayerWeights};
-use ropeteam_device::{Act, Device, DeviceError, Rows, Weight};
+use crate::weights::DecoderWeights;
+use ropeteam_device::{Act, Device, DeviceError, Join, Rows, Weight};
 
 /// A decoder whose weights and buffers are on a device.
 pub(crate) struct Decoder {
@@ -19,7 +19,7 @@ pub(crate) struct Decoder {
 struct Buffers {
     /// `[T, hidden]`: the residual stream.
     residual: Act,
-    /// `[T, hidden]`: normed input of attention and MLP, then their result.
+    /// `[T, hidden]`: normed input of the first layer, then results of attention and MLP.
     hidden: Act,
     /// `[T, hidden]`: a result normed once more; only where the family does so.
     post_normed: Option<Act>,
@@ -29,8 +29,9 @@ struct Buffers {
     context: Act,
     /// `[T, 2 * intermediate]`: gate and up.
     gate_up: Act,
-    /// `[L, hidden]`: rows that want logits.
-    wanted: Act,
+    /// `[L, hidden]`, `[L, heads * head_dim]`: `residual` and `context` of the rows that want logits.
+    wanted_residual: Act,
+    wanted_context: Act,
     /// `[L, vocab]`.
     logits: Act,
 }
@@ -54,7 +55,8 @@ impl Buffers {
             qkv: tokens_by(spec.query_dim() + 2 * spec.kv_dim())?,
             context: tokens_by(spec.query_dim())?,
             gate_up: tokens_by(2 * spec.intermediate)?,
-            wanted: device.alloc(logits_rows, spec.hidden)?,
+            wanted_residual: device.alloc(logits_rows, spec.hidden)?,
+            wanted_context: device.alloc(logits_rows, spec.query_dim())?,
             logits: device.alloc(logits_rows, spec.vocab)?,
         })
     }
@@ -68,6 +70,23 @@ pub(crate) struct StepTokens<'a> {
     pub rows: &'a Rows,
     /// Rows whose logits are wanted.
     pub wanted: &'a [u32],
+}
+
+/// The rows that pass through what is behind an attention.
+#[derive(Clone, Copy)]
+struct Stream {
+    context: Act,
+    residual: Act,
+    rows: usize,
+}
+
+/// What a layer begins with.
+#[derive(Clone, Copy)]
+enum Pending {
+    /// The first one: the stream, normed.
+    Normed(Act),
+    /// The result of the layer before, which has not joined the stream yet.
+    Result(Act),
 }
 
 impl Decoder {
@@ -87,74 +106,122 @@ impl Decoder {
         })
     }
 
-    /// Computes a step. Returns the logits of the wanted rows, `[wanted, vocab]`, in their order.
+    /// Computes a step. Returns the logits of the wanted rows, `[wanted, vocab]`, in their order. Of the last layer, only what those
+    /// rows and later steps need is computed.
     pub fn forward(
         &self,
         device: &mut dyn Device,
         step: &StepTokens<'_>,
     ) -> Result<Act, DeviceError> {
-        let (buffers, weights) = (&self.buffers, &self.weights);
-        let (eps, tokens) = (self.spec.eps, step.ids.len());
-        device.embed(weights.embedding, step.ids, buffers.residual)?;
-        let first_norm = self.norm_before(0);
-        device.rms_norm(buffers.residual, first_norm, eps, tokens, buffers.hidden)?;
-        for (index, layer) in weights.layers.iter().enumerate() {
-            let attended = self.attention(device, index, step.rows)?;
-            self.join(device, attended, layer.mlp_norm, tokens)?;
-            let mixed = self.mlp(device, layer, tokens)?;
-            self.join(device, mixed, self.norm_before(index + 1), tokens)?;
+        let last = self.weights.layers.len() - 1;
+        let mut pending = self.begin(device, step.ids)?;
+        for layer in 0..last {
+            pending = self.layer(device, layer, pending, step.rows)?;
         }
+        self.cache(device, last, pending, step.rows)?;
+        let logits = self.buffers.logits;
         if !step.wanted.is_empty() {
-            device.take_rows(buffers.hidden, step.wanted, buffers.wanted)?;
-            device.linear(
-                buffers.wanted,
-                weights.head,
-                step.wanted.len(),
-                buffers.logits,
-            )?;
+            self.attend(device, last, step.rows)?;
+            let stream = self.take_wanted(device, step)?;
+            let result = self.behind_attention(device, last, stream)?;
+            let join = self.join(result, stream.residual, self.weights.final_norm);
+            device.joined_linear(join, self.weights.head, stream.rows, logits)?;
         }
-        Ok(buffers.logits)
+        Ok(logits)
     }
 
-    /// The norm in front of a layer; behind the last layer, that in front of the head.
-    fn norm_before(&self, layer: usize) -> Weight {
-        self.weights
-            .layers
-            .get(layer)
-            .map_or(self.weights.final_norm, |layer| layer.attention_norm)
-    }
-
-    /// Adds a result to the residual stream and norms the sum: the input of what comes next, in `hidden`.
-    fn join(
+    /// Takes all rows through all layers, without logits: for a device that watches what comes by.
+    pub fn pass_all(
         &self,
         device: &mut dyn Device,
-        result: Act,
-        next_norm: Weight,
-        tokens: usize,
+        ids: &[u32],
+        rows: &Rows,
     ) -> Result<(), DeviceError> {
+        let mut pending = self.begin(device, ids)?;
+        for layer in 0..self.weights.layers.len() {
+            pending = self.layer(device, layer, pending, rows)?;
+        }
+        Ok(())
+    }
+
+    /// The tokens in `residual`, and normed for the first layer in `hidden`.
+    fn begin(&self, device: &mut dyn Device, ids: &[u32]) -> Result<Pending, DeviceError> {
         let Buffers {
             residual, hidden, ..
         } = self.buffers;
-        device.add_rms_norm(result, residual, next_norm, self.spec.eps, tokens, hidden)
+        device.embed(self.weights.embedding, ids, residual)?;
+        let norm = self.weights.layers[0].attention_norm;
+        device.rms_norm(residual, norm, self.spec.eps, ids.len(), hidden)?;
+        Ok(Pending::Normed(hidden))
     }
 
-    /// `output(attention(rope(norm(qkv(x)))))`, with x and the result in `hidden`.
-    fn attention(
+    /// A layer for all rows.
+    fn layer(
         &self,
         device: &mut dyn Device,
         index: usize,
+        pending: Pending,
         rows: &Rows,
-    ) -> Result<Act, DeviceError> {
+    ) -> Result<Pending, DeviceError> {
+        self.cache(device, index, pending, rows)?;
+        self.attend(device, index, rows)?;
+        let stream = Stream {
+            context: self.buffers.context,
+            residual: self.buffers.residual,
+            rows: rows.positions.len(),
+        };
+        let result = self.behind_attention(device, index, stream)?;
+        Ok(Pending::Result(result))
+    }
+
+    /// The wanted rows, in their order.
+    fn take_wanted(
+        &self,
+        device: &mut dyn Device,
+        step: &StepTokens<'_>,
+    ) -> Result<Stream, DeviceError> {
         let Buffers {
-            hidden,
-            qkv,
+            residual,
             context,
+            wanted_residual,
+            wanted_context,
             ..
         } = self.buffers;
+        let rows = step.wanted.len();
+        if step.wanted.iter().copied().eq(0..step.ids.len() as u32) {
+            return Ok(Stream {
+                context,
+                residual,
+                rows,
+            });
+        }
+        device.take_rows(context, step.wanted, wanted_context)?;
+        device.take_rows(residual, step.wanted, wanted_residual)?;
+        Ok(Stream {
+            context: wanted_context,
+            residual: wanted_residual,
+            rows,
+        })
+    }
+
+    /// Queries, keys and values, normed and turned; keys and values go to the cache.
+    fn cache(
+        &self,
+        device: &mut dyn Device,
+        index: usize,
+        pending: Pending,
+        rows: &Rows,
+    ) -> Result<(), DeviceError> {
+        let Buffers { residual, qkv, .. } = self.buffers;
         let (spec, layer) = (&self.spec, &self.weights.layers[index]);
         let tokens = rows.positions.len();
-        let shape = spec.attention(index);
-        device.linear(hidden, layer.qkv, tokens, qkv)?;
+        match pending {
+            Pending::Normed(x) => device.linear(x, layer.qkv, tokens, qkv)?,
+            Pending::Result(result) => {
+                let join = self.join(result, residual, layer.attention_norm);
+                device.joined_linear(join, layer.qkv, tokens, qkv)?;
+            }
+        }
         if let Some([query_norm, key_norm]) = layer.head_norms {
             device.head_norm(qkv, 0, spec.heads, query_norm, spec.eps, tokens)?;
             device.head_norm(
@@ -166,25 +233,48 @@ impl Decoder {
                 tokens,
             )?;
         }
-        device.rope_and_cache(qkv, index, &shape, &spec.rope, rows)?;
-        device.attention(qkv, index, &shape, rows, context)?;
-        device.linear(context, layer.attention_output, tokens, hidden)?;
-        self.post_norm(device, layer.attention_post_norm, tokens)
+        device.rope_and_cache(qkv, index, &spec.attention(index), &spec.rope, rows)
     }
 
-    /// `down(silu(gate(x)) * up(x))`, with x and the result in `hidden`.
-    fn mlp(
+    /// What the heads see, in `context`.
+    fn attend(
         &self,
         device: &mut dyn Device,
-        layer: &LayerWeights,
-        tokens: usize,
+        index: usize,
+        rows: &Rows,
+    ) -> Result<(), DeviceError> {
+        let Buffers { qkv, context, .. } = self.buffers;
+        device.attention(qkv, index, &self.spec.attention(index), rows, context)
+    }
+
+    /// The rest of a layer: what attention saw joins the stream, then `down(silu(gate(x)) * up(x))` of the normed stream is the
+    /// result of the layer. Returns where it is.
+    fn behind_attention(
+        &self,
+        device: &mut dyn Device,
+        index: usize,
+        stream: Stream,
     ) -> Result<Act, DeviceError> {
         let Buffers {
             hidden, gate_up, ..
         } = self.buffers;
-        device.linear(hidden, layer.gate_up, tokens, gate_up)?;
-        device.gated_linear(gate_up, layer.down, tokens, hidden)?;
-        self.post_norm(device, layer.mlp_post_norm, tokens)
+        let (layer, rows) = (&self.weights.layers[index], stream.rows);
+        device.linear(stream.context, layer.attention_output, rows, hidden)?;
+        let attended = self.post_norm(device, layer.attention_post_norm, rows)?;
+        let join = self.join(attended, stream.residual, layer.mlp_norm);
+        device.joined_linear(join, layer.gate_up, rows, gate_up)?;
+        device.gated_linear(gate_up, layer.down, rows, hidden)?;
+        self.post_norm(device, layer.mlp_post_norm, rows)
+    }
+
+    fn join(&self, result: Act, residual: Act, norm: Weight) -> Join {
+        let eps = self.spec.eps;
+        Join {
+            result,
+            residual,
+            norm,
+            eps,
+        }
     }
 
     /// The result in `hidden`, normed where the family does so; returns where it is now.

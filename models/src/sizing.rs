@@ -37,7 +37,7 @@ impl DecoderSpec {
             };
         let attention = 2 * self.query_dim() + 2 * self.kv_dim();
         let per_token = stream + attention + 3 * self.intermediate;
-        let per_logits_row = self.hidden + self.vocab;
+        let per_logits_row = self.hidden + self.query_dim() + self.vocab;
         (step_tokens * per_token + logits_rows * per_logits_row) as u64 * 4
     }
 

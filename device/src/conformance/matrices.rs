@@ -1,9 +1,9 @@
-//! Checks of `linear`, `gated_linear` and `embed`: against the reference, and row by row against the whole batch.
+//! Checks of `linear`, `gated_linear`, `joined_linear` and `embed`: against the reference, and row by row against the whole batch.
 
 use super::Make;
 use super::numbers::{assert_close, assert_same_bits, bytes, rounded, rounded_rows};
 use super::session::{Session, view};
-use crate::{Precision, TensorView};
+use crate::{Join, Precision, TensorView};
 use ropeteam_kernels::reference;
 
 /// Outputs of each part, inputs, and whether there is a bias.
@@ -40,6 +40,7 @@ pub(super) fn check(precision: Precision, makes: &[Make<'_>]) {
     for make in makes {
         for inputs in [3, 128, 300] {
             gated(Session::new(make(), precision, 8), inputs);
+            joined(Session::new(make(), precision, 9), inputs);
         }
         tied(Session::new(make(), precision, 7));
     }
@@ -143,6 +144,49 @@ fn gated(mut session: Session, inputs: usize) {
         .expect("gated_linear");
     let what = format!("gated_linear {outputs}x{inputs}");
     assert_same_bits(&what, &session.read(out, rows), &apart);
+}
+
+/// A sum, its norm and the product behind it at once and one after the other.
+fn joined(mut session: Session, inputs: usize) {
+    let (rows, outputs) = (19, 37);
+    let weights = bytes(&session.random.numbers(outputs * inputs));
+    let views = [view(&weights, outputs, inputs)];
+    let weight = session
+        .device
+        .load_linear(&views, &[])
+        .expect("load_linear");
+    let factors = session.random.numbers(inputs);
+    let norm = session.vector(&factors);
+    let results = session.random.numbers(rows * inputs);
+    let stream = session.random.numbers(rows * inputs);
+    let [mut sums, mut products] = [Vec::new(), Vec::new()];
+    for at_once in [false, true] {
+        let (result, _) = session.filled(&results, inputs);
+        let (residual, _) = session.filled(&stream, inputs);
+        let out = session.alloc(rows, outputs);
+        let device = &mut session.device;
+        if at_once {
+            let eps = 1e-5;
+            let join = Join {
+                result,
+                residual,
+                norm,
+                eps,
+            };
+            device
+                .joined_linear(join, weight, rows, out)
+                .expect("joined_linear");
+        } else {
+            let normed = device.add_rms_norm(result, residual, norm, 1e-5, rows, result);
+            normed.expect("add_rms_norm");
+            device.linear(result, weight, rows, out).expect("linear");
+        }
+        sums.push(session.read(residual, rows));
+        products.push(session.read(out, rows));
+    }
+    let what = format!("joined_linear {outputs}x{inputs}");
+    assert_same_bits(&what, &products[1], &products[0]);
+    assert_same_bits(&what, &sums[1], &sums[0]);
 }
 
 /// A table that is embedding and head at once.

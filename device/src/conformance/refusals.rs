@@ -3,8 +3,8 @@
 use super::numbers::bytes;
 use super::session::view;
 use crate::{
-    Act, AttentionShape, ColumnMask, Device, DeviceError, Dtype, KvShape, Rope, Rows, Segment,
-    Weight,
+    Act, AttentionShape, ColumnMask, Device, DeviceError, Dtype, Join, KvShape, Rope, Rows,
+    Segment, Weight,
 };
 
 #[track_caller]
@@ -120,6 +120,16 @@ fn operators(device: &mut dyn Device, [table, weight, vector]: [Weight; 3], [x, 
     refused(
         "gates of another width",
         device.gated_linear(x, weight, 1, y),
+    );
+    let join = Join {
+        result: x,
+        residual: x,
+        norm: vector,
+        eps: 1e-5,
+    };
+    refused(
+        "a result that is its own stream",
+        device.joined_linear(join, weight, 1, y),
     );
 }
 

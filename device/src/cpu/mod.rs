@@ -9,8 +9,8 @@ mod rows;
 mod weights;
 
 use crate::{
-    Act, AttentionShape, ColumnMask, Device, DeviceError, DeviceInfo, KvShape, Precision, Rope,
-    Rows, TensorView, Weight,
+    Act, AttentionShape, ColumnMask, Device, DeviceError, DeviceInfo, Join, KvShape, Precision,
+    Rope, Rows, TensorView, Weight,
 };
 use buffers::Buffers;
 use heads::kv_shape;
@@ -278,6 +278,34 @@ impl Device for CpuDevice {
         let [x, out] = self.buffers.pair(op, [x, out], rows, cols)?;
         let (machine, prepared) = (&mut self.machine, &mut self.prepared);
         kernels::prepare_silu_mul(machine, x, inputs, weight.row_form(), prepared);
+        kernels::linear_prepared(machine, prepared, weight, out);
+        Ok(())
+    }
+
+    fn joined_linear(
+        &mut self,
+        join: Join,
+        weight: Weight,
+        rows: usize,
+        out: Act,
+    ) -> Result<(), DeviceError> {
+        let op = "joined_linear";
+        let norm = self.weights.vector(op, join.norm)?;
+        let weight = self.weights.linear(op, weight)?;
+        ensure(norm.len() == weight.inputs(), op, || {
+            format!("a norm of {} for {} inputs", norm.len(), weight.inputs())
+        })?;
+        let form = weight.row_form();
+        let acts = [join.result, join.residual];
+        let [x, residual] = self.buffers.pair(op, acts, rows, [norm.len(); 2])?;
+        let before = kernels::NormBefore {
+            weight: norm,
+            eps: join.eps,
+            form,
+        };
+        let (machine, prepared) = (&mut self.machine, &mut self.prepared);
+        kernels::prepare_add_norm(machine, x, residual, before, prepared);
+        let out = self.buffers.rows_mut(op, out, rows, weight.outputs())?;
         kernels::linear_prepared(machine, prepared, weight, out);
         Ok(())
     }

@@ -8,7 +8,7 @@ use super::hessian::gram;
 use super::output::Output;
 use super::{Told, Written, scheme};
 use crate::checkpoint::Checkpoint;
-use crate::decoder::{Decoder, StepTokens};
+use crate::decoder::Decoder;
 use crate::error::LoadError;
 use crate::families;
 use crate::rounding::f32_view;
@@ -123,12 +123,7 @@ fn calibrate(
     let mut device = Calibrating::new(spec, &mut *inner, rounder);
     let decoder = Decoder::load(spec.clone(), checkpoint, &mut device, (ids.len(), 1))?;
     device.alloc_kv(spec.kv_shape(blocks, BLOCK))?;
-    let step = StepTokens {
-        ids: &ids,
-        rows: &rows,
-        wanted: &[],
-    };
-    decoder.forward(&mut device, &step)?;
+    decoder.pass_all(&mut device, &ids, &rows)?;
     Ok(())
 }
 
