@@ -4,10 +4,10 @@
 //! `cargo bench -p ropeteam-kernels --bench products [-- FILTER]`: runs the lines whose name (`Int4 2 threads [1536, 576]`) contains the
 //! filter. Weights come from memory: enough copies of a matrix take turns that none stays in a cache. Best of some rounds each.
 
+use ropeteam_kernels::limits::{Arithmetic, Memory, Tile, multiply, read};
 use ropeteam_kernels::{
     Dtype, Format, Isa, Machine, MatrixId, MatrixStore, PreparedRows, Source, linear,
 };
-use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 /// Outputs and inputs in layers and heads of a 135M and a 0.5B model.
@@ -32,9 +32,8 @@ const FORMATS: [Format; 5] = [
 ];
 /// Bytes of copies of a matrix.
 const COPIES: u64 = 200_000_000;
-/// Operations per second and thread: what the multiplying instructions do when nothing else is done.
-const PEAK_BF16: f64 = 490e9;
-const PEAK_INT8: f64 = 980e9;
+/// Bytes of memory to measure its speed with.
+const MEMORY: usize = 256 << 20;
 
 fn main() {
     let filter = std::env::args()
@@ -42,40 +41,51 @@ fn main() {
         .find(|arg| !arg.starts_with('-'))
         .unwrap_or_default();
     for threads in [1, 2] {
-        let bandwidth = bandwidth(threads);
-        println!("{threads} threads: {:.1} GB/s", bandwidth / 1e9);
+        let machine = &mut Machine::new(Isa::best(), threads);
+        let limits = Limits::measure(machine);
+        println!(
+            "{threads} threads: {:.1} GB/s, {:.0} Gop/s in bf16, {:.0} in int8",
+            limits.bytes / 1e9,
+            limits.bf16 / 1e9,
+            limits.int8 / 1e9
+        );
         for format in FORMATS {
             for shape in SHAPES {
                 let name = format!("{format:?} {threads} threads {shape:?}");
                 if name.contains(&filter) {
-                    println!("{name}: {}", shares(format, threads, shape, bandwidth));
+                    println!("{name}: {}", shares(machine, format, shape, &limits));
                 }
             }
         }
     }
 }
 
-/// Bytes per second that threads read.
-fn bandwidth(threads: usize) -> f64 {
-    let words = vec![1u64; 1 << 25];
-    let part = words.len() / threads;
-    let time = best(|| {
-        std::thread::scope(|scope| {
-            for part in words.chunks(part) {
-                scope.spawn(move || {
-                    let (lanes, _) = part.as_chunks::<32>();
-                    let mut sums = [0u64; 32];
-                    for lanes in lanes {
-                        for (sum, x) in sums.iter_mut().zip(lanes) {
-                            *sum ^= x;
-                        }
-                    }
-                    black_box(sums);
-                });
-            }
-        });
-    });
-    size_of_val(&words[..]) as f64 / time.as_secs_f64()
+/// What the machine can do per second when it does nothing else: bytes read, operations.
+struct Limits {
+    bytes: f64,
+    bf16: f64,
+    int8: f64,
+}
+
+impl Limits {
+    fn measure(machine: &mut Machine) -> Self {
+        let memory = Memory::new(machine, MEMORY).expect("memory");
+        let time = best(|| read(machine, &memory));
+        Self {
+            bytes: memory.bytes() as f64 / time.as_secs_f64(),
+            bf16: peak(machine, Arithmetic::Bf16),
+            int8: peak(machine, Arithmetic::Int8),
+        }
+    }
+}
+
+fn peak(machine: &mut Machine, arithmetic: Arithmetic) -> f64 {
+    let rate = |tile| {
+        let mut operations = 0.0;
+        let time = best(|| operations = multiply(machine, arithmetic, tile));
+        operations / time.as_secs_f64()
+    };
+    Tile::ALL.map(rate).into_iter().fold(0.0, f64::max)
 }
 
 fn best(mut round: impl FnMut()) -> Duration {
@@ -132,24 +142,21 @@ fn pack(
         .expect("memory for a matrix")
 }
 
-fn shares(format: Format, threads: usize, shape: [usize; 2], bandwidth: f64) -> String {
+fn shares(machine: &mut Machine, format: Format, shape: [usize; 2], limits: &Limits) -> String {
     let [outputs, inputs] = shape;
     if stored(format, shape).1.is_empty() {
         return "no whole blocks".to_owned();
     }
-    let machine = &mut Machine::new(Isa::best(), threads);
     let bytes = MatrixStore::bytes(format, outputs, inputs);
     let copies = COPIES.div_ceil(bytes) as usize;
     let mut store = MatrixStore::default();
     let weights: Vec<_> = (0..copies)
         .map(|_| pack(&mut store, machine, format, shape))
         .collect();
-    let peak = threads as f64
-        * if format == Format::Bf16 {
-            PEAK_BF16
-        } else {
-            PEAK_INT8
-        };
+    let peak = match format {
+        Format::Bf16 => limits.bf16,
+        _ => limits.int8,
+    };
     let mut prepared = PreparedRows::default();
     let mut line = String::new();
     for rows in ROWS {
@@ -159,7 +166,7 @@ fn shares(format: Format, threads: usize, shape: [usize; 2], bandwidth: f64) -> 
         let (x, mut out) = (numbers(rows * inputs), vec![0.0; rows * outputs]);
         let operations = 2.0 * (rows * outputs * inputs) as f64;
         // Some copies in a row, so that a round is long enough to be timed.
-        let limit = (bytes as f64 / bandwidth).max(operations / peak);
+        let limit = (bytes as f64 / limits.bytes).max(operations / peak);
         let stretch = ((2e-4 / limit) as usize).clamp(1, copies);
         let mut turns = weights.chunks_exact(stretch).cycle();
         let time = best(|| {

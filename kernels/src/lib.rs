@@ -19,6 +19,7 @@ mod format;
 mod int_tile;
 mod isa;
 pub mod kv;
+pub mod limits;
 mod linear;
 mod machine;
 mod matrix;

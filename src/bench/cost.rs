@@ -65,8 +65,47 @@ impl Meter {
 }
 
 impl ClientCost {
+    /// In words, for a run of so many events.
+    pub fn text(&self, events: u64) -> String {
+        let opened = format!("connections opened: {}", self.connections);
+        let Some((spent, share)) = self.cpu_s.zip(self.core_share) else {
+            return opened;
+        };
+        let each = match events {
+            0 => String::new(),
+            _ => format!(" ({:.1} us per event)", spent * 1e6 / events as f64),
+        };
+        format!("{:.1} % of one core{each}, {opened}", share * 100.0)
+    }
+
     /// Whether the figures may be the client's and not the server's.
     pub fn is_suspicious(&self) -> bool {
         self.core_share.is_some_and(|share| share > TOO_BUSY)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cost_is_told_per_event_where_there_are_events() {
+        let mut cost = ClientCost {
+            cpu_s: Some(0.5),
+            core_share: Some(0.25),
+            connections: 3,
+            resent: 0,
+        };
+        let text = cost.text(100_000);
+        assert_eq!(
+            text,
+            "25.0 % of one core (5.0 us per event), connections opened: 3"
+        );
+        assert_eq!(cost.text(0), "25.0 % of one core, connections opened: 3");
+        (cost.cpu_s, cost.connections) = (None, 1);
+        assert_eq!(cost.text(5), "connections opened: 1");
+        assert!(!cost.is_suspicious());
+        cost.core_share = Some(0.9);
+        assert!(cost.is_suspicious());
     }
 }

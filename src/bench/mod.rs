@@ -5,7 +5,7 @@
 //! ```
 //!
 //! One thread does it all, so that a core is enough to load a server; what it takes of that core is part of the result.
-//! Not here: the flags (`cli/bench.rs`).
+//! Not here: the flags (`cli/bench.rs`). `kernels` stands apart: it measures this machine and no server.
 
 pub mod api;
 pub mod arrivals;
@@ -14,9 +14,11 @@ mod connections;
 mod cost;
 pub mod dataset;
 mod exchange;
+pub mod kernels;
 pub mod lengths;
 mod live;
 pub mod load;
+mod machine;
 mod metric;
 pub mod plan;
 mod progress;
@@ -37,6 +39,7 @@ pub use report::Outputs;
 use report::Report;
 use session::{Round, Session};
 use std::path::Path;
+use target::Target;
 
 /// What is printed, and whether all went well.
 pub struct Finished {
@@ -63,10 +66,23 @@ pub fn run(plan: &Plan, command: &str, outputs: Outputs) -> Result<Finished, Sta
     })
 }
 
+/// Asks a server what it is and warms it up; also gives what went wrong with the warm-up.
+async fn open(
+    plan: &Plan,
+    target: &Target,
+    signals: &mut Signals,
+) -> Result<(Session, Option<String>), StartError> {
+    let session = tokio::select! {
+        session = Session::open(plan, target) => session?,
+        signal = signals.next() => return Err(StartError::Other(format!("stopped by {signal}"))),
+    };
+    let problem = session.warm_up(signals).await?;
+    Ok((session, problem))
+}
+
 async fn one(plan: &Plan, command: &str, outputs: Outputs) -> Result<Finished, StartError> {
     let mut signals = Signals::new()?;
-    let session = Session::open(plan, &plan.target).await?;
-    let warm_up = session.warm_up(&mut signals).await?;
+    let (session, warm_up) = open(plan, &plan.target, &mut signals).await?;
     let round = session.round(0, &mut signals).await?;
     let mut report = Report::of(command, plan, &session, &round);
     report.notes.extend(warm_up);
@@ -82,8 +98,7 @@ async fn in_turn(plan: &Plan, command: &str) -> Result<Finished, StartError> {
     let mut signals = Signals::new()?;
     let mut sessions = Vec::new();
     for target in std::iter::once(&plan.target).chain(&plan.against) {
-        let session = Session::open(plan, target).await?;
-        session.warm_up(&mut signals).await?;
+        let (session, _) = open(plan, target, &mut signals).await?;
         sessions.push((session, Vec::<Vec<Metric>>::new()));
     }
     let mut good = true;

@@ -91,7 +91,7 @@ impl Session {
     /// Sends requests that do not count; tells what went wrong with them.
     ///
     /// # Errors
-    /// When there are no prompts to send.
+    /// When there are no prompts to send, or a signal came.
     pub async fn warm_up(&self, signals: &mut Signals) -> Result<Option<String>, StartError> {
         if self.plan.warm_up == 0 {
             return Ok(None);
@@ -108,6 +108,10 @@ impl Session {
         let round = self
             .send(&dataset, Pace::Closed { concurrency }, signals)
             .await?;
+        if round.run.stopped {
+            let problem = "stopped during the warm-up".to_owned();
+            return Err(StartError::Other(problem));
+        }
         let failures = round
             .run
             .records

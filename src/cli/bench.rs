@@ -19,7 +19,10 @@ const CONCURRENCY: usize = 16;
 
 /// What to measure, and how.
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct BenchArgs {
+    #[command(subcommand)]
+    command: Option<BenchCommand>,
     /// The server, as http://HOST:PORT
     #[arg(
         long,
@@ -69,6 +72,20 @@ pub struct BenchArgs {
     /// The other tool's kind of test; "client" is this one
     #[arg(long = "TestType", value_name = "TYPE", hide = true)]
     test_type: Option<String>,
+}
+
+/// What else can be measured.
+#[derive(Debug, clap::Subcommand)]
+enum BenchCommand {
+    /// Measure the kernels of this machine against its limits, without any server
+    Kernels {
+        /// Threads to use; left out: one per core
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+        threads: Option<u16>,
+        /// Write all figures
+        #[arg(long, value_name = "FILE")]
+        json: Option<PathBuf>,
+    },
 }
 
 /// What is asked.
@@ -160,6 +177,9 @@ struct ToldArgs {
 /// # Errors
 /// When the flags are wrong or there is nobody to measure.
 pub fn run(args: BenchArgs) -> Result<Exit, StartError> {
+    if let Some(BenchCommand::Kernels { threads, json }) = args.command {
+        return kernels(threads, json);
+    }
     if let Some([a, b]) = args.told.compare.as_deref() {
         output::print(&bench::compare(a, b)?)?;
         return Ok(Exit::Done);
@@ -177,6 +197,14 @@ pub fn run(args: BenchArgs) -> Result<Exit, StartError> {
         true => Exit::Done,
         false => Exit::Failed,
     })
+}
+
+fn kernels(threads: Option<u16>, json: Option<PathBuf>) -> Result<Exit, StartError> {
+    let outputs = Outputs::open(json.as_deref(), None, None)?;
+    let report = bench::kernels::run(threads.map(usize::from))?;
+    outputs.write_kernels(&report)?;
+    output::print(&report.text())?;
+    Ok(Exit::Done)
 }
 
 fn plan(args: &BenchArgs) -> Result<Plan, StartError> {

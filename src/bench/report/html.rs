@@ -164,9 +164,6 @@ fn latency_table(report: &Report) -> String {
 
 fn facts(report: &Report) -> String {
     let (summary, client) = (&report.summary, &report.client);
-    let busy = client.core_share.map_or("unknown".to_owned(), |share| {
-        format!("{:.1} % of one core", share * 100.0)
-    });
     let tokens = format!(
         "{} of prompts ({} cached), {} of answers in {} events",
         summary.prompt_tokens, summary.cached_tokens, summary.output_tokens, summary.events
@@ -174,10 +171,7 @@ fn facts(report: &Report) -> String {
     let mut rows = vec![
         ("duration".to_owned(), format!("{:.2} s", summary.wall_s)),
         ("tokens".to_owned(), tokens),
-        (
-            "client".to_owned(),
-            format!("{busy}, {} connections", client.connections),
-        ),
+        ("client".to_owned(), client.text(summary.events)),
         ("client machine".to_owned(), report.client_machine.clone()),
         (
             "program".to_owned(),

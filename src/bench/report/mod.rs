@@ -9,6 +9,7 @@ mod table;
 
 use super::api::Task;
 use super::cost::ClientCost;
+use super::machine;
 use super::metric::{Metric, metrics};
 use super::plan::Plan;
 use super::server::ServerInfo;
@@ -64,7 +65,7 @@ impl Report {
             command: command.to_owned(),
             version: crate::VERSION.to_owned(),
             unix_time: now(),
-            client_machine: machine(),
+            client_machine: machine::describe(),
             url: session.target.to_string(),
             api: session.manner.api.name().to_owned(),
             streamed: session.manner.task == Task::Stream,
@@ -166,15 +167,4 @@ fn notes(summary: &Summary, cost: &ClientCost, counted: bool) -> Vec<String> {
 fn now() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |span| span.as_secs())
-}
-
-/// Processor, cores and system, as far as the system tells.
-fn machine() -> String {
-    let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = info
-        .lines()
-        .find_map(|line| line.strip_prefix("model name")?.split_once(':'));
-    let model = model.map_or(std::env::consts::ARCH, |(_, name)| name.trim());
-    format!("{model}, {cores} cores, {}", std::env::consts::OS)
 }

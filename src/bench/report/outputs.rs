@@ -1,8 +1,10 @@
 //! The files that a result is written to. They are opened before a run: a path that is wrong is told at once and not after an hour.
 
 use super::{Report, csv, html};
+use crate::bench::kernels::KernelReport;
 use crate::bench::load::Run;
 use crate::start_error::StartError;
+use serde::Serialize;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -39,9 +41,7 @@ impl Outputs {
     /// When a file cannot be written.
     pub fn write(self, report: &Report, run: &Run) -> Result<(), StartError> {
         if let Some(file) = self.json {
-            let json = serde_json::to_string_pretty(report);
-            let json = json.map_err(|error| StartError::Other(error.to_string()))?;
-            put(file, &(json + "\n"))?;
+            put_json(file, report)?;
         }
         if let Some(file) = self.csv {
             put(file, &csv::text(run))?;
@@ -51,6 +51,20 @@ impl Outputs {
         }
         Ok(())
     }
+
+    /// Writes the figures of kernels, which have no other form.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn write_kernels(self, report: &KernelReport) -> Result<(), StartError> {
+        self.json.map_or(Ok(()), |file| put_json(file, report))
+    }
+}
+
+fn put_json(file: (PathBuf, File), value: &impl Serialize) -> Result<(), StartError> {
+    let json = serde_json::to_string_pretty(value);
+    let json = json.map_err(|error| StartError::Other(error.to_string()))?;
+    put(file, &(json + "\n"))
 }
 
 fn create(path: &Path) -> Result<(PathBuf, File), StartError> {

@@ -64,16 +64,7 @@ fn write(out: &mut String, report: &Report) -> std::fmt::Result {
         "            {prompt} of prompts ({cached} cached), {} of answers",
         summary.output_tokens
     )?;
-    let busy = report
-        .client
-        .core_share
-        .map(|share| format!("{:.1} % of one core, ", share * 100.0));
-    writeln!(
-        out,
-        "client      {}{} connections",
-        busy.unwrap_or_default(),
-        report.client.connections
-    )?;
+    writeln!(out, "client      {}", report.client.text(summary.events))?;
     for (kind, errors) in &summary.errors {
         let example = errors.example.lines().next().unwrap_or_default();
         writeln!(
