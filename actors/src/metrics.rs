@@ -144,19 +144,19 @@ impl Metrics {
     }
 
     fn step(&mut self, step: &StepDone) {
-        let now = self.clock.now();
+        let (now, held) = (self.clock.now(), &step.counts);
         self.rates
             .generated
             .add(u64::from(step.generated_tokens), now);
-        self.rates.prompt.add(u64::from(step.prefill_tokens), now);
+        self.rates.prompt.add(u64::from(held.prefill_tokens), now);
         let device = step.device.to_string();
-        let kind = if step.prefill_tokens > 0 {
+        let kind = if held.prefill_tokens > 0 {
             "prefill"
         } else {
             "decode"
         };
-        let seqs = f64::from(step.prefill_seqs + step.decode_seqs);
-        let tokens = f64::from(step.prefill_tokens + step.decode_tokens);
+        let seqs = f64::from(held.prefill_seqs + held.decode_seqs);
+        let tokens = f64::from(held.prefill_tokens + held.decode_tokens);
         histogram!(m::BATCH_SIZE.name, "device" => device.clone()).record(seqs);
         gauge!(m::BATCH_CURRENT_SIZE.name, "device" => device.clone()).set(seqs);
         histogram!(m::BATCH_TOKENS.name, "device" => device.clone()).record(tokens);
@@ -164,22 +164,22 @@ impl Metrics {
             .record(step.duration);
         histogram!(m::STEP_ENGINE_DURATION.name, "device" => device.clone())
             .record(step.engine_duration);
-        if step.decode_seqs > 0 {
+        if held.decode_seqs > 0 {
             histogram!(m::INTER_TOKEN_LATENCY.name).record(step.duration + step.engine_duration);
         }
         let counts = [
-            (m::PREFIX_CACHE_QUERIES.name, step.prefix_queried_tokens),
-            (m::PREFIX_CACHE_HITS.name, step.prefix_hit_tokens),
-            (m::DRAFTS.name, step.draft_seqs),
-            (m::DRAFT_TOKENS.name, step.draft_tokens),
-            (m::ACCEPTED_TOKENS.name, step.accepted_tokens),
+            (m::PREFIX_CACHE_QUERIES.name, held.prefix_queried_tokens),
+            (m::PREFIX_CACHE_HITS.name, held.prefix_hit_tokens),
+            (m::DRAFTS.name, held.draft_seqs),
+            (m::DRAFT_TOKENS.name, held.draft_tokens),
+            (m::ACCEPTED_TOKENS.name, held.accepted_tokens),
         ];
         for (name, count) in counts {
             counter!(name, "device" => device.clone()).increment(u64::from(count));
         }
         for (kind, count) in [
-            ("prefill", step.prefill_tokens),
-            ("decode", step.decode_tokens),
+            ("prefill", held.prefill_tokens),
+            ("decode", held.decode_tokens),
         ] {
             counter!(m::STEP_TOKENS.name, "device" => device.clone(), "kind" => kind)
                 .increment(u64::from(count));

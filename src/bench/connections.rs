@@ -94,10 +94,8 @@ impl Connections {
         stream.set_nodelay(true).map_err(unreachable)?;
         let (connection, io) = handshake(TokioIo::new(stream)).await.map_err(broken)?;
         self.opened.fetch_add(1, Ordering::Relaxed);
-        tokio::spawn(async move {
-            // Its errors reach whoever waits for the answer.
-            let _ = io.await;
-        });
+        // Its errors reach whoever waits for the answer.
+        tokio::spawn(io);
         Ok(connection)
     }
 

@@ -7,8 +7,9 @@ use super::record::Record;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use std::future::Future;
-use std::sync::Arc;
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -50,90 +51,86 @@ pub async fn run(
     pace: Pace,
     stop: impl Future<Output = ()>,
 ) -> Run {
-    let began = Instant::now();
+    let load = Arc::new(Load {
+        client: client.clone(),
+        requests,
+        began: Instant::now(),
+        records: Mutex::default(),
+    });
+    // Those still running are given up when this is dropped.
     let mut tasks = match pace {
-        Pace::Closed { concurrency } => closed(client, &requests, concurrency, began),
+        Pace::Closed { concurrency } => closed(&load, concurrency),
         Pace::Open { rate, limit, seed } => {
-            let due = rate.schedule(requests.len(), &mut StdRng::seed_from_u64(seed));
-            open(client, &requests, (&due, limit), began)
+            let due = rate.schedule(load.requests.len(), &mut StdRng::seed_from_u64(seed));
+            open(&load, &due, limit)
         }
     };
-    let mut records = Vec::with_capacity(requests.len());
     tokio::pin!(stop);
     let stopped = loop {
         tokio::select! {
-            ended = tasks.recv() => match ended {
-                Some(record) => records.push(record),
+            ended = tasks.join_next() => match ended {
+                Some(ended) => ended.unwrap_or_else(|error| resume_unwind(error.into_panic())),
                 None => break false,
             },
             () = &mut stop => break true,
         }
     };
+    let wall = load.began.elapsed();
+    let records = std::mem::take(&mut *load.records());
     Run {
         records,
-        wall: began.elapsed(),
+        wall,
         stopped,
     }
 }
 
-/// Requests on their way; those still running are given up when this is dropped.
-struct Tasks {
-    records: tokio::sync::mpsc::UnboundedReceiver<Record>,
-    running: JoinSet<()>,
+/// What all tasks of a run share.
+struct Load {
+    client: Arc<Client>,
+    requests: Arc<[Ready]>,
+    began: Instant,
+    /// Of requests that have ended.
+    records: Mutex<Vec<Record>>,
 }
 
-impl Tasks {
-    async fn recv(&mut self) -> Option<Record> {
-        let record = self.records.recv().await;
-        // Finished tasks are let go as records come, or the set would grow with the run.
-        while self.running.try_join_next().is_some() {}
-        record
+impl Load {
+    fn records(&self) -> MutexGuard<'_, Vec<Record>> {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends the request, due at `due`, and keeps its record.
+    async fn send(&self, request: &Ready, due: Instant) {
+        let record = self.client.exchange(request, self.began, due).await;
+        self.records().push(record);
     }
 }
 
-fn closed(
-    client: &Arc<Client>,
-    requests: &Arc<[Ready]>,
-    concurrency: usize,
-    began: Instant,
-) -> Tasks {
-    let (sender, records) = tokio::sync::mpsc::unbounded_channel();
+fn closed(load: &Arc<Load>, concurrency: usize) -> JoinSet<()> {
     let next = Arc::new(AtomicUsize::new(0));
-    let mut running = JoinSet::new();
-    for _ in 0..concurrency.min(requests.len()) {
-        let (client, requests) = (client.clone(), requests.clone());
-        let (next, sender) = (next.clone(), sender.clone());
-        running.spawn(async move {
-            while let Some(request) = requests.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let record = client.exchange(request, began, Instant::now()).await;
-                // Nobody receives any more when the run was stopped.
-                let _ = sender.send(record);
+    let client = |_| {
+        let (load, next) = (load.clone(), next.clone());
+        async move {
+            while let Some(request) = load.requests.get(next.fetch_add(1, Ordering::Relaxed)) {
+                load.send(request, Instant::now()).await;
             }
-        });
-    }
-    Tasks { records, running }
+        }
+    };
+    (0..concurrency.min(load.requests.len()))
+        .map(client)
+        .collect()
 }
 
-fn open(
-    client: &Arc<Client>,
-    requests: &Arc<[Ready]>,
-    (due, limit): (&[Duration], Option<usize>),
-    began: Instant,
-) -> Tasks {
-    let (sender, records) = tokio::sync::mpsc::unbounded_channel();
+fn open(load: &Arc<Load>, due: &[Duration], limit: Option<usize>) -> JoinSet<()> {
     let places = Arc::new(Semaphore::new(limit.unwrap_or(Semaphore::MAX_PERMITS)));
-    let mut running = JoinSet::new();
-    for (index, due) in due.iter().enumerate() {
-        let (client, requests) = (client.clone(), requests.clone());
-        let (places, sender) = (places.clone(), sender.clone());
-        let due = began + *due;
-        running.spawn(async move {
+    let request = |(index, due): (usize, &Duration)| {
+        let (load, places) = (load.clone(), places.clone());
+        let due = load.began + *due;
+        async move {
             tokio::time::sleep_until(due.into()).await;
             // The semaphore is never closed, so there is always a place in the end.
             let _place = places.acquire().await;
-            let record = client.exchange(&requests[index], began, due).await;
-            let _ = sender.send(record);
-        });
-    }
-    Tasks { records, running }
+            load.send(&load.requests[index], due).await;
+        }
+    };
+    due.iter().enumerate().map(request).collect()
 }

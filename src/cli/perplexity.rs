@@ -61,10 +61,8 @@ pub fn run(args: PerplexityArgs) -> Result<Exit, StartError> {
         step: scoring.step as u32,
     };
     let mut runner = model.load(reach)?;
-    let mut second = match &reference {
-        Some(reference) => Some(reference.load(reach)?),
-        None => None,
-    };
+    let second = reference.as_ref().map(|reference| reference.load(reach));
+    let mut second = second.transpose()?;
     let second = second
         .as_mut()
         .map(|runner| runner as &mut dyn StepExecutor);

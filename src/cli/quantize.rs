@@ -8,11 +8,10 @@ use crate::exit::Exit;
 use crate::logging;
 use crate::start_error::StartError;
 use crate::wiring::direct::DirectModel;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use ropeteam_device::{Device, DeviceError, Precision};
 use ropeteam_engine::text::TextCodec;
-use ropeteam_models::quantize::{
-    CALIBRATION_TEXT, Calibration, Int4Format, QuantizeError, Written, int4, int8,
-};
+use ropeteam_models::quantize::{CALIBRATION_TEXT, Calibration, Int4Format, Written, int4, int8};
 use std::path::PathBuf;
 
 /// What to write.
@@ -30,8 +29,8 @@ pub struct QuantizeArgs {
     #[arg(long, value_name = "FILE")]
     calibration: Option<PathBuf>,
     /// Inputs that share a factor, for int4
-    #[arg(long, value_name = "N", default_value = "32", value_parser = ["32", "64", "128"])]
-    group_size: String,
+    #[arg(long, value_name = "N", default_value = "32", value_parser = group_sizes())]
+    group_size: usize,
     /// Leave out the zero points of int4 groups: fewer bytes and more error
     #[arg(long)]
     symmetric: bool,
@@ -48,6 +47,10 @@ enum Target {
     Int4,
 }
 
+fn group_sizes() -> impl TypedValueParser<Value = usize> {
+    PossibleValuesParser::new(["32", "64", "128"]).try_map(|word| word.parse::<usize>())
+}
+
 /// Runs the command.
 ///
 /// # Errors
@@ -57,14 +60,13 @@ pub fn run(args: QuantizeArgs) -> Result<Exit, StartError> {
     let config = resolve(config.into_inputs())?.config;
     logging::start(&config.server_config);
     let model = DirectModel::open(&config)?;
-    let written = match args.to {
+    let Written { matrices, bytes } = match args.to {
         Target::Int8 => {
             let meter = Meter::new(4 * model.spec.layers(), "projections");
-            int8(&model.checkpoint, &args.out, &mut |done, _| meter.at(done))
+            int8(&model.checkpoint, &args.out, &mut |done, _| meter.at(done))?
         }
         Target::Int4 => to_int4(&args, &model)?,
     };
-    let Written { matrices, bytes } = written?;
     let size = bytes as f64 / 1e6;
     output::print(&format!(
         "{}: {matrices} matrices in {}, {size:.1} MB in all\n",
@@ -77,16 +79,9 @@ pub fn run(args: QuantizeArgs) -> Result<Exit, StartError> {
     Ok(Exit::Done)
 }
 
-fn to_int4(
-    args: &QuantizeArgs,
-    model: &DirectModel,
-) -> Result<Result<Written, QuantizeError>, StartError> {
+fn to_int4(args: &QuantizeArgs, model: &DirectModel) -> Result<Written, StartError> {
     let format = Int4Format {
-        group: match args.group_size.as_str() {
-            "128" => 128,
-            "64" => 64,
-            _ => 32,
-        },
+        group: args.group_size,
         symmetric: args.symmetric,
     };
     let text = match &args.calibration {
@@ -113,5 +108,5 @@ fn to_int4(
         format,
         calibration,
         told,
-    ))
+    )?)
 }

@@ -20,9 +20,6 @@ pub use origin::Origin;
 pub use resolve::{Inputs, Resolved, Setting, resolve};
 pub use show::{reference, to_json, to_text};
 
-/// The embedded default, every option at its default value.
-pub const DEFAULT_FILE: &str = include_str!("../../config/config.json");
-
 /// Checks a configuration file by itself.
 ///
 /// # Errors

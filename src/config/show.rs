@@ -66,17 +66,18 @@ pub fn reference() -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{DEFAULT_FILE, Inputs, Origin, resolve};
+    use super::super::{Inputs, Origin, resolve};
     use super::*;
 
     #[test]
-    fn the_embedded_file_holds_every_option_at_its_default() {
-        let embedded: Value = serde_json::from_str(DEFAULT_FILE).unwrap();
+    fn the_file_of_defaults_holds_every_option_at_its_default() {
+        let file = include_str!("../../config/config.json");
+        let file: Value = serde_json::from_str(file).unwrap();
         let mut built_in = json!({});
         for spec in OPTIONS.iter().filter(|spec| !spec.hidden()) {
             built_in[spec.section][spec.key] = spec.default.value();
         }
-        assert_eq!(embedded, built_in);
+        assert_eq!(file, built_in);
     }
 
     #[test]

@@ -79,6 +79,7 @@ pub async fn route(state: Data<AppState>) -> HttpResponse {
     };
     let serving = state.serving.get();
     if let Some(serving) = serving {
+        // Brings the recorder up to date, which is all that is wanted of it here.
         serving.engine.metrics().await;
     }
     handle.run_upkeep();

@@ -4,7 +4,7 @@
 use super::model::find;
 use super::precision::{Weights, precision};
 use super::{simulated, texts};
-use crate::config::{Config, ModelConfig};
+use crate::config::Config;
 use crate::devices::{self, DeviceEntry, DeviceOptions};
 use crate::start_error::StartError;
 use ropeteam_device::{Device, DeviceError, Precision};
@@ -59,7 +59,7 @@ impl DirectModel {
         let checkpoint = Checkpoint::open(&path).map_err(LoadError::from)?;
         let spec = families::spec(checkpoint.config()).map_err(LoadError::from)?;
         let info = ModelInfo::gather(&checkpoint, &spec).map_err(LoadError::from)?;
-        let codec = codec(&checkpoint, model)?;
+        let codec = texts::read(&checkpoint, model)?.codec;
         Ok(Self {
             name,
             precision: precision(model, &info)?,
@@ -118,8 +118,4 @@ impl DirectModel {
         };
         Ok(ModelRunner::load(&self.checkpoint, device, options)?)
     }
-}
-
-fn codec(checkpoint: &Checkpoint, model: &ModelConfig) -> Result<Codec, StartError> {
-    texts::read(checkpoint, model).map(|texts| texts.codec)
 }

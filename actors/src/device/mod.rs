@@ -204,28 +204,23 @@ impl Life {
         };
         let start = clock.now();
         self.executor.step(plan, &mut self.output)?;
-        let end = clock.now();
-        let updates = self
-            .core
-            .apply(&self.output, end, self.executor.threads())?;
-        Ok(Some(Turn {
-            updates,
-            began,
-            executor_time: end.since(start),
-        }))
+        self.take_in(began, start, clock).map(Some)
     }
 
     /// The second half of a turn whose plan was made at `began`.
     fn run(&mut self, plan: &StepPlan, began: Time, clock: Clock) -> Result<Turn, DeviceFault> {
         self.executor.step(plan, &mut self.output)?;
+        self.take_in(began, began, clock)
+    }
+
+    /// Applies what the executor, at work since `start`, brought in a turn that began at `began`.
+    fn take_in(&mut self, began: Time, start: Time, clock: Clock) -> Result<Turn, DeviceFault> {
         let end = clock.now();
-        let updates = self
-            .core
-            .apply(&self.output, end, self.executor.threads())?;
+        let threads = self.executor.threads();
         Ok(Turn {
-            updates,
+            updates: self.core.apply(&self.output, end, threads)?,
             began,
-            executor_time: end.since(began),
+            executor_time: end.since(start),
         })
     }
 }

@@ -81,16 +81,8 @@ impl Device {
         self.setup.bus.publish(Event::StepDone(StepDone {
             device,
             epoch,
-            prefill_tokens: stats.prefill_tokens,
-            decode_tokens: stats.decode_tokens,
-            draft_tokens: stats.draft_tokens,
-            draft_seqs: stats.draft_seqs,
-            accepted_tokens: stats.accepted_tokens,
-            prefill_seqs: stats.prefill_seqs,
-            decode_seqs: stats.decode_seqs,
+            counts: stats.counts,
             generated_tokens,
-            prefix_queried_tokens: stats.prefix_queried_tokens,
-            prefix_hit_tokens: stats.prefix_hit_tokens,
             duration: turn.executor_time,
             engine_duration: whole.saturating_sub(turn.executor_time),
         }));

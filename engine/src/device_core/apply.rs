@@ -29,7 +29,7 @@ impl DeviceCore {
                 continue;
             }
             seq.share_full_blocks(&mut self.kv, &mut self.tokens);
-            self.stats.accepted_tokens += seq.accepted;
+            self.stats.counts.accepted_tokens += seq.accepted;
             updates.extend(update(seq));
         }
         self.running.retain_mut(|seq| {

@@ -9,7 +9,7 @@ mod report;
 mod sequence;
 mod update;
 
-pub use report::{DeviceSnapshot, Load, SeqState, SeqView, StepStats};
+pub use report::{DeviceSnapshot, Load, SeqState, SeqView, StepCounts, StepStats};
 pub use update::{SeqStarted, SeqUpdate};
 
 use crate::batching::BatchLimits;
@@ -169,8 +169,8 @@ impl DeviceCore {
         assert!(!self.in_flight, "the planned step was applied");
         self.make_plan(now);
         self.planned_at = now;
-        self.prefix_hit_tokens += u64::from(self.stats.prefix_hit_tokens);
-        self.prefix_queried_tokens += u64::from(self.stats.prefix_queried_tokens);
+        self.prefix_hit_tokens += u64::from(self.stats.counts.prefix_hit_tokens);
+        self.prefix_queried_tokens += u64::from(self.stats.counts.prefix_queried_tokens);
         self.in_flight = !self.plan.chunks.is_empty();
         self.in_flight.then_some(&self.plan)
     }
@@ -192,8 +192,8 @@ impl DeviceCore {
     ) -> Result<Vec<SeqUpdate>, DeviceFault> {
         assert!(self.in_flight, "a step was planned");
         let load = StepLoad {
-            decode_seqs: self.stats.decode_seqs,
-            prefill_tokens: self.stats.prefill_tokens,
+            decode_seqs: self.stats.counts.decode_seqs,
+            prefill_tokens: self.stats.counts.prefill_tokens,
         };
         self.pace.learn(load, now.since(self.planned_at));
         let updates = self.take_in(output, threads)?;
@@ -205,11 +205,6 @@ impl DeviceCore {
     /// Whether no sequence is here, running or waiting.
     pub fn is_idle(&self) -> bool {
         self.running.is_empty() && self.waiting.is_empty()
-    }
-
-    /// Whether a planned step awaits its result.
-    pub fn in_flight(&self) -> bool {
-        self.in_flight
     }
 
     /// How full it is.
@@ -237,16 +232,6 @@ impl DeviceCore {
             prefix_queried_tokens_total: self.prefix_queried_tokens,
             sequences: self.sequences().map(SeqView::from).collect(),
         }
-    }
-
-    /// Ends the core's life after a fault: all sequences with what they have produced, in serving order.
-    /// The core is empty afterwards, its prefix cache too.
-    pub fn take_all(&mut self) -> Vec<Work> {
-        let (blocks, block_size) = (self.capacity.blocks, self.capacity.block_size);
-        self.kv = KvSpace::new(blocks, block_size, self.kv.caches_prefixes());
-        self.in_flight = false;
-        let all = self.running.drain(..).chain(self.waiting.drain(..));
-        all.map(|seq| seq.work).collect()
     }
 
     /// Checks every invariant, O(blocks + sequences).

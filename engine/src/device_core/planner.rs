@@ -163,10 +163,10 @@ impl DeviceCore {
             }
             self.draft(at, share);
             self.push_chunk(at, 1);
-            self.stats.decode_tokens += 1;
-            self.stats.decode_seqs += 1;
-            self.stats.draft_tokens += self.drafts.len() as u32;
-            self.stats.draft_seqs += u32::from(!self.drafts.is_empty());
+            self.stats.counts.decode_tokens += 1;
+            self.stats.counts.decode_seqs += 1;
+            self.stats.counts.draft_tokens += self.drafts.len() as u32;
+            self.stats.counts.draft_seqs += u32::from(!self.drafts.is_empty());
         }
         self.drafts.clear();
     }
@@ -183,8 +183,8 @@ impl DeviceCore {
             }
             self.note_start(at, now);
             self.push_chunk(at, tokens);
-            self.stats.prefill_tokens += tokens;
-            self.stats.prefill_seqs += 1;
+            self.stats.counts.prefill_tokens += tokens;
+            self.stats.counts.prefill_seqs += 1;
         }
     }
 
@@ -200,8 +200,8 @@ impl DeviceCore {
             cached_tokens,
         });
         if self.kv.caches_prefixes() {
-            self.stats.prefix_queried_tokens += seq.len();
-            self.stats.prefix_hit_tokens += seq.computed;
+            self.stats.counts.prefix_queried_tokens += seq.len();
+            self.stats.counts.prefix_hit_tokens += seq.computed;
         }
     }
 

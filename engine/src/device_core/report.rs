@@ -36,9 +36,9 @@ impl Load {
     }
 }
 
-/// What the planned step holds; also what had to give way for it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StepStats {
+/// Counts of a step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct StepCounts {
     /// Prompt (and replayed) tokens computed.
     pub prefill_tokens: u32,
     /// Tokens computed by decoding, one per sequence; guesses are counted apart.
@@ -57,6 +57,13 @@ pub struct StepStats {
     pub prefix_queried_tokens: u32,
     /// Tokens of them that were found.
     pub prefix_hit_tokens: u32,
+}
+
+/// What the planned step holds; also what had to give way for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StepStats {
+    /// What there is to count.
+    pub counts: StepCounts,
     /// Sequences that lost their blocks and will be computed again.
     pub preempted: Vec<SeqId>,
 }
@@ -64,12 +71,8 @@ pub struct StepStats {
 impl StepStats {
     /// Back to nothing, keeping the room of its list.
     pub(super) fn clear(&mut self) {
-        let mut preempted = std::mem::take(&mut self.preempted);
-        preempted.clear();
-        *self = StepStats {
-            preempted,
-            ..StepStats::default()
-        };
+        self.counts = StepCounts::default();
+        self.preempted.clear();
     }
 }
 

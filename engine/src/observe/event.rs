@@ -1,6 +1,6 @@
 //! The events on the bus. Whoever listens gets all of them; nobody in a request's way waits for a listener.
 
-use crate::device_core::Load;
+use crate::device_core::{Load, StepCounts};
 use crate::executor::{Capacity, FaultKind};
 use crate::ids::{DeviceId, Epoch, SeqId};
 use crate::time::Time;
@@ -141,26 +141,11 @@ pub struct StepDone {
     pub device: DeviceId,
     /// Its life.
     pub epoch: Epoch,
-    /// Prompt (and replayed) tokens computed.
-    pub prefill_tokens: u32,
-    /// Tokens computed by decoding.
-    pub decode_tokens: u32,
-    /// Guessed tokens computed behind those.
-    pub draft_tokens: u32,
-    /// Sequences with a guess.
-    pub draft_seqs: u32,
-    /// Guesses that were right.
-    pub accepted_tokens: u32,
-    /// Sequences with a prefill chunk.
-    pub prefill_seqs: u32,
-    /// Sequences that decoded.
-    pub decode_seqs: u32,
+    /// What it held.
+    #[serde(flatten)]
+    pub counts: StepCounts,
     /// Tokens chosen.
     pub generated_tokens: u32,
-    /// Tokens looked up in the prefix cache.
-    pub prefix_queried_tokens: u32,
-    /// Tokens of them that were found.
-    pub prefix_hit_tokens: u32,
     /// Time in the executor.
     pub duration: Duration,
     /// Time for planning it and for choosing its tokens.

@@ -45,38 +45,18 @@ impl Text<'_> {
 
     /// The place behind the latest of the longest matches.
     fn place_after_match(&self) -> Option<usize> {
-        let len = self.len();
-        let last = len.checked_sub(1)?;
+        let last = self.len().checked_sub(1)?;
         let token = self.token(last);
         let (mut place, mut longest) = (None, NGRAM_MIN - 1);
-        let mut consider = |end: usize| {
+        let backwards = self.prompt.iter().chain(self.output).rev();
+        let before = backwards.zip((0..=last).rev()).skip(1);
+        for (_, end) in before.filter(|(earlier, _)| **earlier == token) {
             let matched = self.matched(end);
             if matched > longest {
                 (place, longest) = (Some(end + 1), matched);
             }
-            longest == NGRAM_MAX
-        };
-        let split = self.prompt.len();
-        let before = &self.output[..self.output.len().saturating_sub(1)];
-        let of_prompt = &self.prompt[..split.min(last)];
-        for (at, _) in before
-            .iter()
-            .enumerate()
-            .rev()
-            .filter(|(_, t)| **t == token)
-        {
-            if consider(split + at) {
-                return place;
-            }
-        }
-        for (at, _) in of_prompt
-            .iter()
-            .enumerate()
-            .rev()
-            .filter(|(_, t)| **t == token)
-        {
-            if consider(at) {
-                return place;
+            if longest == NGRAM_MAX {
+                break;
             }
         }
         place

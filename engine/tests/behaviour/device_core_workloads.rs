@@ -165,6 +165,20 @@ fn check_limits(plan: &StepPlan, limits: &BatchLimits, capacity: &Capacity) {
     }
 }
 
+/// The sequences of a lost device with what they have produced, as their sessions submit them again.
+fn lost(core: &DeviceCore, guests: &[Guest], outcomes: &Outcomes) -> Vec<Work> {
+    let living: HashSet<SeqId> = core.snapshot().sequences.iter().map(|s| s.seq).collect();
+    let again = |guest: &Guest| {
+        let mut work = guest.work.clone();
+        if let Some(outcome) = outcomes.0.get(&work.seq) {
+            work.output = outcome.tokens.iter().map(|token| token.id).collect();
+        }
+        work
+    };
+    let living = guests.iter().filter(|g| living.contains(&g.work.seq));
+    living.map(again).collect()
+}
+
 fn run(workload: &Workload) -> HashMap<SeqId, Outcome> {
     let Workload {
         limits, capacity, ..
@@ -211,7 +225,7 @@ fn run(workload: &Workload) -> HashMap<SeqId, Outcome> {
             None => assert!(device.core.is_idle(), "there is work but no step"),
         }
         if workload.faults.contains(&at) {
-            let works = device.core.take_all();
+            let works = lost(&device.core, &workload.guests, &outcomes);
             device = new();
             works
                 .into_iter()

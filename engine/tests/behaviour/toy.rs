@@ -2,7 +2,7 @@
 //! table; the logits are a function of it. So a block that is shared wrongly, written twice or read too early changes the tokens.
 
 use ropeteam_engine::batching::BatchLimits;
-use ropeteam_engine::device_core::{DeviceCore, SeqUpdate, StepStats};
+use ropeteam_engine::device_core::{DeviceCore, SeqUpdate, StepCounts};
 use ropeteam_engine::executor::Capacity;
 use ropeteam_engine::ids::{SeqId, TokenId};
 use ropeteam_engine::plan::{Chunk, ChunkResult, StepOutput, StepPlan, Want};
@@ -226,13 +226,13 @@ impl ToyDevice {
     }
 
     /// One step that is planned at second `now` and done at the one that `done_at` says; false if there is nothing to do.
-    pub fn step_at(&mut self, now: f64, done_at: impl FnOnce(&StepStats) -> f64) -> bool {
+    pub fn step_at(&mut self, now: f64, done_at: impl FnOnce(&StepCounts) -> f64) -> bool {
         let time = |seconds| Time(Duration::from_secs_f64(seconds));
         let Some(plan) = self.core.plan(time(now)) else {
             return false;
         };
         self.executor.step(plan, &mut self.output);
-        let done = time(done_at(self.core.step_stats()));
+        let done = time(done_at(&self.core.step_stats().counts));
         let updates = self.core.apply(&self.output, done, None);
         updates.expect("the toy's output fits the plan");
         true
