@@ -8,7 +8,7 @@ const NOISE: f64 = 0.02;
 
 /// A table of both runs with the ratio B / A of each figure. `a` and `b` hold figures as `metric::metrics` gives them.
 pub fn table(a: &[Metric], b: &[Metric]) -> String {
-    let mut text = format!("{:<18} {:>12} {:>12} {:>8}\n", "", "A", "B", "B / A");
+    let mut text = format!("{:<20} {:>12} {:>12} {:>8}\n", "", "A", "B", "B / A");
     for a in a {
         let other = b.iter().find(|b| b.name == a.name);
         let Some((x, y)) = a.value.zip(other.and_then(|b| b.value)) else {
@@ -16,7 +16,7 @@ pub fn table(a: &[Metric], b: &[Metric]) -> String {
         };
         let name = format!("{} {}", a.name, a.unit);
         // Writing to a String cannot fail.
-        let _ = write!(text, "{name:<18} {x:>12.2} {y:>12.2} ");
+        let _ = write!(text, "{name:<20} {x:>12.2} {y:>12.2} ");
         let _ = match x > 0.0 {
             true => writeln!(text, "{:>7.2}x  {}", y / x, verdict(y / x, a.better)),
             false => writeln!(text, "{:>8}", "-"),

@@ -26,15 +26,15 @@ pub struct Metric {
 
 /// The figures of a run, always the same ones in the same order.
 pub fn metrics(summary: &Summary) -> Vec<Metric> {
-    let rate = |name: &str, unit, value: f64| Metric {
+    let rate = |name: &str, unit, value: Option<f64>| Metric {
         name: name.to_owned(),
         unit,
         better: Better::Higher,
-        value: (summary.succeeded > 0).then_some(value),
+        value: value.filter(|_| summary.succeeded > 0),
     };
     let mut all = vec![
-        rate("requests", "/s", summary.requests_per_s),
-        rate("output tokens", "/s", summary.output_tokens_per_s),
+        rate("requests", "/s", Some(summary.requests_per_s)),
+        rate("output tokens", "/s", Some(summary.output_tokens_per_s)),
         rate("all tokens", "/s", summary.total_tokens_per_s),
     ];
     for (name, spread) in latencies(summary) {

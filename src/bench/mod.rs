@@ -159,13 +159,20 @@ pub fn compare(a: &Path, b: &Path) -> Result<String, StartError> {
 
 /// The settings that differ: a ratio between unlike runs says little.
 fn different_settings(a: &Report, b: &Report) -> String {
-    let other = |name: &str| {
-        let found = b.settings.iter().find(|(known, _)| known == name);
-        found.map_or("-", |(_, value)| value.as_str())
+    let value = |report: &Report, name: &str| {
+        let found = report.settings.iter().find(|(known, _)| known == name);
+        found.map_or("-".to_owned(), |(_, value)| value.clone())
     };
-    let settings = a.settings.iter();
-    let differing = settings.filter(|(name, value)| other(name) != value);
-    let lines =
-        differing.map(|(name, value)| format!("differs: {name} {value} | {}\n", other(name)));
-    lines.collect()
+    let mut lines = String::new();
+    for (name, _) in &a.settings {
+        let (of_a, of_b) = (value(a, name), value(b, name));
+        if of_a != of_b {
+            lines.push_str(&format!("differs: {name} {of_a} | {of_b}\n"));
+        }
+    }
+    let only_b = |name: &String| value(a, name) == "-";
+    for (name, value) in b.settings.iter().filter(|(name, _)| only_b(name)) {
+        lines.push_str(&format!("differs: {name} - | {value}\n"));
+    }
+    lines
 }

@@ -68,8 +68,8 @@ pub struct Summary {
     pub requests_per_s: f64,
     /// Tokens of answers per second.
     pub output_tokens_per_s: f64,
-    /// Tokens of prompts and answers per second.
-    pub total_tokens_per_s: f64,
+    /// Tokens of prompts and answers per second; `None` where those of prompts are not known.
+    pub total_tokens_per_s: Option<f64>,
     /// Time to the first event with a token.
     pub ttft_ms: Option<Spread>,
     /// Time per output token after the first, per request.
@@ -78,8 +78,8 @@ pub struct Summary {
     pub itl_ms: Option<Spread>,
     /// Time to the end of the answer.
     pub e2e_ms: Option<Spread>,
-    /// Tokens of prompts, as the server counted them.
-    pub prompt_tokens: u64,
+    /// Tokens of prompts by the server's count, or else our own; `None` where a prompt was counted by nobody.
+    pub prompt_tokens: Option<u64>,
     /// Tokens of answers, as the server counted them.
     pub output_tokens: u64,
     /// Tokens of prompts that the server found in its cache.
@@ -105,9 +105,10 @@ impl Summary {
     pub fn of(run: &Run) -> Summary {
         let good: Vec<_> = run.records.iter().filter(|r| r.failure.is_none()).collect();
         let sum = |count: fn(&Record) -> u32| good.iter().map(|r| u64::from(count(r))).sum();
-        let all =
-            |count: fn(&Record) -> Option<u32>| good.iter().map(|r| count(r).map(u64::from)).sum();
-        let prompt_tokens: u64 = sum(|r| r.prompt_tokens().unwrap_or(0));
+        let all = |count: fn(&Record) -> Option<u32>| -> Option<u64> {
+            good.iter().map(|r| count(r).map(u64::from)).sum()
+        };
+        let prompt_tokens = all(Record::prompt_tokens);
         let output_tokens: u64 = sum(Record::output_tokens);
         let wall_s = run.wall.as_secs_f64();
         let per_second = |count: u64| {
@@ -130,7 +131,7 @@ impl Summary {
             wall_s,
             requests_per_s: per_second(good.len() as u64),
             output_tokens_per_s: per_second(output_tokens),
-            total_tokens_per_s: per_second(prompt_tokens + output_tokens),
+            total_tokens_per_s: prompt_tokens.map(|prompt| per_second(prompt + output_tokens)),
             ttft_ms: spread(&|r| Some(r.first?.as_secs_f64() * 1e3)),
             tpot_ms: spread(&|r| Some(r.time_per_token()? * 1e3)),
             itl_ms: Spread::of(gaps.collect()),
@@ -208,9 +209,12 @@ mod tests {
         };
         let summary = Summary::of(&run);
         assert_eq!((summary.requests, summary.succeeded), (4, 2));
-        assert_eq!((summary.prompt_tokens, summary.output_tokens), (20, 5));
+        assert_eq!(
+            (summary.prompt_tokens, summary.output_tokens),
+            (Some(20), 5)
+        );
         assert_eq!(summary.output_tokens_per_s, 2.5);
-        assert_eq!(summary.total_tokens_per_s, 12.5);
+        assert_eq!(summary.total_tokens_per_s, Some(12.5));
         assert_eq!(summary.ttft_ms.unwrap().mean, 200.0);
         assert_eq!(summary.itl_ms.unwrap().mean, 20.0);
         assert_eq!(summary.tpot_ms.unwrap().max, 30.0);
@@ -218,6 +222,26 @@ mod tests {
         assert_eq!(summary.errors["HTTP 429"].example, "busy");
         assert_eq!((summary.cached_tokens, summary.events), (4, 5));
         assert_eq!(summary.prompt_tokens_counted, None);
+    }
+
+    #[test]
+    fn prompts_that_nobody_counted_are_no_zeros() {
+        let mut uncounted = answer(100, &[10]);
+        uncounted.usage = Some(Usage {
+            output: 2,
+            ..Usage::default()
+        });
+        let run = Run {
+            records: vec![answer(100, &[10]), uncounted],
+            wall: Duration::from_secs(1),
+            stopped: false,
+        };
+        let summary = Summary::of(&run);
+        assert_eq!(
+            (summary.prompt_tokens, summary.total_tokens_per_s),
+            (None, None)
+        );
+        assert_eq!(summary.output_tokens_per_s, 4.0);
     }
 
     #[test]

@@ -114,7 +114,7 @@ struct AskedArgs {
     #[arg(long, value_name = "FORM")]
     prompt: Option<PromptAs>,
     /// Token ids to draw from without a tokenizer
-    #[arg(long, value_name = "LOW..HIGH", default_value = "1000..30000")]
+    #[arg(long, value_name = "LOW..HIGH", default_value_t)]
     ids: IdRange,
     /// Tokens to ask for, as for --input-len; left out: what the dataset says, else --max-output-len, else 128
     #[arg(long, value_name = "LENGTH")]

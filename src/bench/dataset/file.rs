@@ -32,15 +32,17 @@ pub fn read(path: &Path) -> Result<DataFile, StartError> {
 
 fn only_file(folder: &Path) -> Result<PathBuf, StartError> {
     let wrong = |problem: &str| StartError::Usage(format!("{}: {problem}", folder.display()));
-    let entries = std::fs::read_dir(folder).map_err(|error| wrong(&error.to_string()))?;
-    let is_data = |path: &PathBuf| {
-        path.extension()
+    let unreadable = |error: std::io::Error| wrong(&error.to_string());
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        if path
+            .extension()
             .is_some_and(|e| e == "jsonl" || e == "json")
-    };
-    let mut found: Vec<_> = entries
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(is_data)
-        .collect();
+        {
+            found.push(path);
+        }
+    }
     match (found.pop(), found.is_empty()) {
         (Some(file), true) => Ok(file),
         (None, _) => Err(wrong("no .jsonl or .json file in this folder")),
@@ -62,7 +64,12 @@ impl DataFile {
         let lines = self.text.lines().enumerate();
         let lines = lines.filter(|(_, line)| !line.trim().is_empty());
         let read = |(number, line): (usize, &str)| {
-            let value = serde_json::from_str(line).map_err(|error| error.to_string());
+            let value = serde_json::from_str(line).map_err(|error| {
+                // Its own text ends in a place within this line.
+                let text = error.to_string();
+                let problem = text.split(" at line ").next().unwrap_or_default();
+                format!("no JSON: {problem} at column {}", error.column())
+            });
             value
                 .and_then(|value| entry(&value))
                 .map_err(|problem| format!("line {}: {problem}", number + 1))

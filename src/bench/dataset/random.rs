@@ -7,6 +7,7 @@ use crate::start_error::StartError;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
+use std::fmt;
 use std::str::FromStr;
 
 /// How random prompts are sent.
@@ -34,6 +35,12 @@ impl Default for IdRange {
             low: 1000,
             high: 30_000,
         }
+    }
+}
+
+impl fmt::Display for IdRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}..{}", self.low, self.high)
     }
 }
 

@@ -65,7 +65,10 @@ fn a_line_that_cannot_be_used_is_named() {
         ),
         ("{\"prompt\": [-1]}", "line 1: -1 is no token id"),
         ("{\"prompt\": \"a\", \"max_tokens\": 0}", "max_tokens"),
-        ("{", "line 1: EOF"),
+        (
+            "{",
+            "line 1: no JSON: EOF while parsing an object at column 1",
+        ),
         ("\n", "it holds no prompt"),
         ("\u{1f}", "line 1"),
     ] {

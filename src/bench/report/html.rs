@@ -1,6 +1,6 @@
 //! A result as one page that needs nothing else: plots as inline SVG, the tables, and the configuration. The page itself is `page.html`.
 
-use super::{Report, cdf, svg};
+use super::{Report, cdf, prompt_tokens, svg};
 use crate::bench::load::Run;
 use crate::bench::metric::{latencies, parts};
 use crate::bench::record::Record;
@@ -165,8 +165,10 @@ fn latency_table(report: &Report) -> String {
 fn facts(report: &Report) -> String {
     let (summary, client) = (&report.summary, &report.client);
     let tokens = format!(
-        "{} of prompts ({} cached), {} of answers in {} events",
-        summary.prompt_tokens, summary.cached_tokens, summary.output_tokens, summary.events
+        "{}, {} of answers in {} events",
+        prompt_tokens(summary),
+        summary.output_tokens,
+        summary.events
     );
     let mut rows = vec![
         ("duration".to_owned(), format!("{:.2} s", summary.wall_s)),

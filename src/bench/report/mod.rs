@@ -104,7 +104,7 @@ impl Report {
     }
 }
 
-fn notes(summary: &Summary, cost: &ClientCost, counted: bool) -> Vec<String> {
+fn notes(summary: &Summary, cost: &ClientCost, has_tokenizer: bool) -> Vec<String> {
     let mut notes = Vec::new();
     if summary.stopped {
         notes.push(
@@ -119,15 +119,17 @@ fn notes(summary: &Summary, cost: &ClientCost, counted: bool) -> Vec<String> {
     }
     if cost.resent > 0 {
         let count = cost.resent;
-        notes.push(format!("{count} requests were sent again: the server closed kept connections (--no-keepalive avoids it)"));
+        notes.push(format!("requests sent again, since the server had closed kept connections (--no-keepalive avoids it): {count}"));
     }
     if summary.without_usage > 0 {
-        let (count, by) = (
-            summary.without_usage,
-            if counted { "our tokenizer" } else { "events" },
-        );
+        let by = if has_tokenizer {
+            "our tokenizer"
+        } else {
+            "events"
+        };
+        let count = summary.without_usage;
         notes.push(format!(
-            "{count} answers came without the server's token count: counted by {by}"
+            "answers without the server's token count, counted by {by}: {count}"
         ));
     }
     let counts = [
@@ -138,12 +140,12 @@ fn notes(summary: &Summary, cost: &ClientCost, counted: bool) -> Vec<String> {
         ),
         (
             "answers",
-            summary.output_tokens,
+            Some(summary.output_tokens),
             summary.output_tokens_counted,
         ),
     ];
     for (what, server, ours) in counts {
-        if let Some(ours) = ours.filter(|ours| *ours != server) {
+        if let Some((server, ours)) = server.zip(ours).filter(|(server, ours)| server != ours) {
             notes.push(format!(
                 "tokens of {what}: the server counts {server}, our tokenizer {ours}"
             ));
@@ -156,12 +158,18 @@ fn notes(summary: &Summary, cost: &ClientCost, counted: bool) -> Vec<String> {
         ));
     }
     if summary.other_length > 0 {
-        notes.push(format!(
-            "{} answers are shorter or longer than asked for",
-            summary.other_length
-        ));
+        let count = summary.other_length;
+        notes.push(format!("answers shorter or longer than asked for: {count}"));
     }
     notes
+}
+
+/// Tokens of prompts, as far as known.
+fn prompt_tokens(summary: &Summary) -> String {
+    match summary.prompt_tokens {
+        Some(count) => format!("{count} of prompts ({} cached)", summary.cached_tokens),
+        None => "unknown of prompts".to_owned(),
+    }
 }
 
 fn now() -> u64 {

@@ -1,6 +1,6 @@
 //! A result as a terminal shows it.
 
-use super::Report;
+use super::{Report, prompt_tokens};
 use crate::bench::metric::{latencies, parts};
 use std::fmt::Write;
 
@@ -55,13 +55,17 @@ fn write(out: &mut String, report: &Report) -> std::fmt::Result {
     )?;
     writeln!(
         out,
-        "tokens      {:.1} output/s, {:.1} in all/s",
-        summary.output_tokens_per_s, summary.total_tokens_per_s
+        "tokens      {:.1} output/s{}",
+        summary.output_tokens_per_s,
+        summary
+            .total_tokens_per_s
+            .map(|rate| format!(", {rate:.1} in all/s"))
+            .unwrap_or_default()
     )?;
-    let (prompt, cached) = (summary.prompt_tokens, summary.cached_tokens);
     writeln!(
         out,
-        "            {prompt} of prompts ({cached} cached), {} of answers",
+        "            {}, {} of answers",
+        prompt_tokens(summary),
         summary.output_tokens
     )?;
     writeln!(out, "client      {}", report.client.text(summary.events))?;
