@@ -55,7 +55,7 @@ fn a_device_that_hangs_is_abandoned_and_what_it_says_later_is_not_heard() {
         let faults = FaultPlan::new([(9, Fault::Hang)]);
         let mut world = World::new(vec![faults.clone()]);
         world.delay = 10 * MS;
-        world.config.restart.stuck_after = 150 * MS;
+        world.config.restart.stuck_after = 1000 * MS;
         let engine = world.start_on_threads().await;
         let mut generation = engine.generate(wanted);
         let mut seen = Transcript::default();
@@ -120,7 +120,7 @@ impl Actor for Host {
 fn a_host_actor_is_not_delayed_by_a_long_step() {
     in_real_time(async {
         let mut world = World::undisturbed();
-        world.delay = 400 * MS;
+        world.delay = 1000 * MS;
         let engine = world.start_on_threads().await;
         let latest_us = Arc::new(AtomicU64::new(0));
         Host {
@@ -132,7 +132,7 @@ fn a_host_actor_is_not_delayed_by_a_long_step() {
         read(engine.generate(short)).await;
         let latest = Duration::from_micros(latest_us.load(Ordering::Relaxed));
         // Far below a step, far above what a busy test machine does to a timer.
-        assert!(latest < 200 * MS, "{latest:?}");
+        assert!(latest < 500 * MS, "{latest:?}");
     });
 }
 

@@ -19,7 +19,7 @@ fn assert_all_is_free(server: &Server, blocks_free: f64, cancelled: f64) {
 
 #[test]
 fn a_client_that_leaves_its_stream_frees_its_blocks() {
-    let server = Server::start("llama", &["--debug-step-delay-ms", "5"]);
+    let server = Server::start("llama", &["--debug-step-delay-ms", "20"]);
     let blocks_free = server.metric("ropeteam_kv_blocks_free");
     let streams: Vec<_> = (0..8)
         .map(|_| open(server.port, "/v1/completions", &long(true)))
@@ -34,7 +34,7 @@ fn a_client_that_leaves_its_stream_frees_its_blocks() {
 
 #[test]
 fn a_client_that_leaves_before_its_answer_frees_its_blocks() {
-    let server = Server::start("llama", &["--debug-step-delay-ms", "5"]);
+    let server = Server::start("llama", &["--debug-step-delay-ms", "20"]);
     let blocks_free = server.metric("ropeteam_kv_blocks_free");
     let waiting: Vec<_> = (0..4)
         .map(|_| open(server.port, "/v1/completions", &long(false)))
@@ -48,7 +48,7 @@ fn a_client_that_leaves_before_its_answer_frees_its_blocks() {
 fn a_client_that_leaves_the_queue_is_forgotten() {
     let server = Server::start(
         "llama",
-        &["--max-running", "1", "--debug-step-delay-ms", "5"],
+        &["--max-running", "1", "--debug-step-delay-ms", "20"],
     );
     let blocks_free = server.metric("ropeteam_kv_blocks_free");
     let running = open(server.port, "/v1/completions", &long(false));

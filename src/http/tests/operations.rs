@@ -198,7 +198,7 @@ async fn every_request_leaves_one_line_in_the_log() {
             .map(|line| serde_json::from_str(line).unwrap())
             .collect::<Vec<Value>>()
     };
-    for _ in 0..200 {
+    for _ in 0..3000 {
         if lines().len() == 3 {
             break;
         }
