@@ -36,3 +36,12 @@ acl-headers FOLDER="":
         folder="$folder/torch_npu/include/third_party/acl"
     fi
     ACL_HEADERS="$folder" cargo test --package ropeteam-acl-sys --test headers -- --ignored --nocapture
+
+# Put libraries that stand in for CANN into a folder, for LD_LIBRARY_PATH. How to set them up: ascend/standin/src/settings.rs.
+ascend-standin FOLDER:
+    cargo build --release --package ropeteam-ascend-standin
+    mkdir -p "{{FOLDER}}"
+    cp target/release/libropeteam_ascend_standin.so "{{FOLDER}}"
+    for name in libascendcl libnnopbase libopapi; do \
+        ln -sf libropeteam_ascend_standin.so "{{FOLDER}}/$name.so"; \
+    done

@@ -137,6 +137,33 @@ declare_functions! {
         ) -> aclnnStatus;
         /// Launches it.
         fn aclnnRopeWithSinCosCache(workspace: *mut c_void, workspace_size: u64, executor: *mut aclOpExecutor, stream: aclrtStream) -> aclnnStatus;
+        /// `scale = max |x| / 127` per row, `y = round(x / scale)` in int8.
+        fn aclnnDynamicQuantGetWorkspaceSize(
+            x: *const aclTensor,
+            smooth_scales: *const aclTensor,
+            y: *const aclTensor,
+            scale: *const aclTensor,
+            workspace_size: *mut u64,
+            executor: *mut *mut aclOpExecutor,
+        ) -> aclnnStatus;
+        /// Launches it.
+        fn aclnnDynamicQuant(workspace: *mut c_void, workspace_size: u64, executor: *mut aclOpExecutor, stream: aclrtStream) -> aclnnStatus;
+        /// `out = (x1 · x2 + bias) * scale * pertoken_scale` of int8 products.
+        fn aclnnQuantMatmulV4GetWorkspaceSize(
+            x1: *const aclTensor,
+            x2: *const aclTensor,
+            scale: *const aclTensor,
+            offset: *const aclTensor,
+            pertoken_scale: *const aclTensor,
+            bias: *const aclTensor,
+            transpose_x1: bool,
+            transpose_x2: bool,
+            out: *const aclTensor,
+            workspace_size: *mut u64,
+            executor: *mut *mut aclOpExecutor,
+        ) -> aclnnStatus;
+        /// Launches it.
+        fn aclnnQuantMatmulV4(workspace: *mut c_void, workspace_size: u64, executor: *mut aclOpExecutor, stream: aclrtStream) -> aclnnStatus;
         /// Writes keys and values to the slots of a paged cache.
         fn aclnnScatterPaKvCacheGetWorkspaceSize(
             key: *const aclTensor,

@@ -109,7 +109,8 @@ fn read_folder(folder: &Path, headers: &mut Headers) {
 
 fn read_header(path: &PathBuf, headers: &mut Headers) {
     let bytes = std::fs::read(path).expect("a header");
-    let text = without_comments(&String::from_utf8_lossy(&bytes));
+    let text = String::from_utf8_lossy(&bytes).replace("\\\n", " ");
+    let text = without_comments(&text);
     let text = text.replace("__attribute__((visibility(\"default\")))", "");
     for line in text
         .lines()
