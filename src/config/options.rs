@@ -157,6 +157,11 @@ options! {
         generation_config: bool = Switch => On(true);
         /// Chat template to use in place of the model's own, a Jinja file.
         chat_template: Option<PathBuf> = Or("model", &Path) => Null;
+        /// How the model writes calls of tools: auto (by its chat template), off (they stay text), or one of the formats.
+        tool_parser: ToolParser = Choice(&["auto", "off", "hermes", "llama3", "mistral", "glm4", "json"]) => Word("auto");
+        /// How the model marks its thoughts: auto (by its chat template), off (they stay text), qwen3 and glm (it may begin with
+        /// <think>), or deepseek (it begins inside).
+        reasoning_parser: ReasoningParser = Choice(&["auto", "off", "qwen3", "glm", "deepseek"]) => Word("auto");
     }
 
     /// What clients and operators meet.
@@ -232,6 +237,42 @@ pub enum Dtype {
     F32,
     /// bf16 with f32 accumulation.
     Bf16,
+}
+
+/// How a model writes calls of tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ToolParser {
+    /// By its chat template.
+    Auto,
+    /// Not looked for.
+    Off,
+    /// Objects between tags.
+    Hermes,
+    /// Objects, maybe behind a tag.
+    Llama3,
+    /// A list behind a tag.
+    Mistral,
+    /// A name and a line break before the arguments.
+    Glm4,
+    /// An object or a list.
+    Json,
+}
+
+/// How a model marks its thoughts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReasoningParser {
+    /// By its chat template.
+    Auto,
+    /// Not looked for.
+    Off,
+    /// It may begin with the tag.
+    Qwen3,
+    /// The same.
+    Glm,
+    /// It begins with thoughts.
+    Deepseek,
 }
 
 /// Weights in few bits.

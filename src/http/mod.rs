@@ -15,6 +15,7 @@ pub mod answer;
 pub mod articles;
 pub mod auth;
 pub mod body;
+pub mod chat_parts;
 pub mod grammar;
 pub mod json;
 pub mod management;

@@ -3,6 +3,7 @@
 //! Not here: where these values come from (`crate::config`) and how they are used.
 
 use super::auth::ApiKeys;
+use super::chat_parts::AnswerForm;
 use super::grammar::GrammarDesk;
 use super::refusal::Refusal;
 use super::request_log::RequestLog;
@@ -43,6 +44,8 @@ pub struct Serving {
     pub text: Arc<dyn TextCodec>,
     /// Its chat template, or why there is none that can be used.
     pub chat: Result<Arc<ChatTemplate>, String>,
+    /// How the model writes thoughts and calls of tools.
+    pub answers: AnswerForm,
     /// Compiles what answers must obey.
     pub grammars: GrammarDesk,
     /// What it is called and what it is.

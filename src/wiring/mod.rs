@@ -1,6 +1,7 @@
 //! From a configuration to a running engine: finds the model, reads its texts, works out the sizes, builds the device and starts
 //! the actors. Used by the server, the command line, examples and tests. Not here: HTTP.
 
+mod answers;
 mod build;
 mod defaults;
 pub mod direct;
@@ -11,6 +12,7 @@ mod sizing;
 mod texts;
 
 use crate::config::{Config, Speculate};
+use crate::http::chat_parts::AnswerForm;
 use crate::http::state::ModelCard;
 use crate::start_error::StartError;
 use ropeteam_actors::{Engine, EngineConfig, EngineParts};
@@ -68,6 +70,8 @@ pub struct Started {
     pub text: Arc<dyn TextCodec>,
     /// Its chat template, or why there is none that can be used.
     pub chat: Result<Arc<ChatTemplate>, String>,
+    /// How the model writes thoughts and calls of tools.
+    pub answers: AnswerForm,
     /// Compiles what answers must obey.
     pub grammars: Grammars,
     /// What it is called and what it is.
@@ -135,6 +139,7 @@ async fn start_engine(config: &Config, loaded: Loaded) -> Result<Started, StartE
     Ok(Started {
         engine,
         text,
+        answers: answers::form(&config.model_config, chat.as_deref().ok()),
         chat,
         grammars,
         model,

@@ -1,4 +1,5 @@
 """The `openai` package, unmodified."""
+import json
 from typing import Literal
 
 import openai
@@ -87,7 +88,7 @@ def test_a_bad_parameter_is_named(client, model):
         client.chat.completions.create(
             model=model, messages=[{"role": "user", "content": "x"}],
             tools=[{"type": "function", "function": {"name": "f", "parameters": {}}}],
-            tool_choice="required",
+            tool_choice={"type": "function", "function": {"name": "g"}},
         )
 
 
@@ -118,3 +119,32 @@ def test_a_form_holds_in_a_stream(client, model):
         extra_body={"guided_choice": ["tea", "coffee"]},
     )
     assert "".join(c.choices[0].delta.content or "" for c in stream) in ("tea", "coffee")
+
+
+WEATHER = {"type": "function", "function": {"name": "get_weather", "strict": True, "parameters": {
+    "type": "object", "properties": {"town": {"type": "string", "maxLength": 20}, "unit": {"enum": ["C", "F"]}},
+    "required": ["town", "unit"], "additionalProperties": False}}}
+
+
+def test_a_forced_call_is_parsed(client, model):
+    for choice in ("required", {"type": "function", "function": {"name": "get_weather"}}):
+        answer = client.chat.completions.create(
+            model=model, messages=[{"role": "user", "content": "What is the weather in Oslo?"}], tools=[WEATHER],
+            tool_choice=choice, parallel_tool_calls=False, max_tokens=100, temperature=0,
+        )
+        assert answer.choices[0].finish_reason == "tool_calls"
+        call, = answer.choices[0].message.tool_calls
+        assert call.function.name == "get_weather"
+        assert json.loads(call.function.arguments)["unit"] in ("C", "F")
+
+
+def test_a_call_and_its_result_go_back_into_the_chat(client, model):
+    call = {"id": "call_1", "type": "function", "function": {"name": "get_weather", "arguments": "{}"}}
+    answer = client.chat.completions.create(
+        model=model, tools=[WEATHER], max_tokens=5, messages=[
+            {"role": "user", "content": "What is the weather?"},
+            {"role": "assistant", "content": "", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "call_1", "content": "sunny"},
+        ],
+    )
+    assert answer.choices[0].finish_reason in ("stop", "length")

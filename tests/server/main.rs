@@ -11,3 +11,4 @@ mod load;
 mod operations;
 mod process;
 mod structured;
+mod tools;

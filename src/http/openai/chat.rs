@@ -1,11 +1,14 @@
-//! `POST /v1/chat/completions`: from messages to one engine request and back. Tools are shown to the model through its template, and a call
-//! comes back as the text that the model wrote: taking calls apart is not offered yet, so a forced `tool_choice` is refused.
+//! `POST /v1/chat/completions`: from messages to one engine request and back. Tools are shown to the model through its template; thoughts and
+//! calls are taken out of its answer (`http/chat_parts`), unless the answer must have a form of its own.
 //!
 //! `max_completion_tokens` rules over `max_tokens`; with neither, the answer may be as long as the model's length limit leaves.
 
 use super::chat_wire::{ChatCompletion, ChatFrames, Head};
 use super::fields::{RouteParts, SharedFields, whole};
+use super::tools::{ToolFields, ToolUse};
 use super::{told, top_count, unoffered};
+use crate::http::chat_parts::Reading;
+use crate::http::grammar::Asked;
 use crate::http::refusal::Refusal;
 use crate::http::request_log::LogLine;
 use crate::http::state::{AppState, Serving};
@@ -27,6 +30,8 @@ struct ChatFields {
     top_logprobs: Option<i64>,
     tools: Option<Vec<Value>>,
     tool_choice: Option<Value>,
+    parallel_tool_calls: Option<bool>,
+    include_reasoning: Option<bool>,
     add_generation_prompt: Option<bool>,
     continue_final_message: Option<bool>,
     chat_template_kwargs: Option<Map<String, Value>>,
@@ -60,10 +65,12 @@ async fn answer(
     let wanted = shared.streaming()?;
     let id = request_id::of(request);
     let logprobs = own.logprobs()?;
+    let tools = own.tool_fields().checked()?;
     let mut generate = own.engine_request(&shared, tenant, submit::engine_id(&id), serving)?;
     let one = std::slice::from_mut(&mut generate);
     submit::check_count(serving, one)?;
-    let asked = shared.structured().asked()?;
+    let asked = one_grammar(&tools, shared.structured().asked()?)?;
+    let reading = own.reading(&tools, asked.is_some(), one, serving);
     serving.grammars.constrain(asked, one).await?;
     log.prompt(|| prompt_text(&generate));
     let head = Head {
@@ -72,6 +79,7 @@ async fn answer(
         model: serving.model.name().to_owned(),
         logprobs,
         text: serving.text.clone(),
+        reading,
     };
     let ignored = submit::ignored_header(&unknown);
     if let Some(wanted) = wanted {
@@ -85,6 +93,21 @@ async fn answer(
         .first()
         .ok_or_else(crate::http::answer::incomplete)?;
     Ok(submit::ok(ignored).json(ChatCompletion::of(&head, answer)))
+}
+
+/// What the answer must obey: the form that is asked for, or a forced call.
+fn one_grammar(tools: &ToolUse, form: Option<Asked>) -> Result<Option<Asked>, Refusal> {
+    match (tools.grammar(), form) {
+        (Some(_), Some(form)) => Err(Refusal::invalid(
+            form.field.as_str(),
+            format!(
+                "{} cannot be used together with a tool_choice that forces a call",
+                form.field
+            ),
+        )),
+        (Some(call), None) => Ok(Some(call.clone())),
+        (None, form) => Ok(form),
+    }
 }
 
 fn prompt_text(request: &GenerateRequest) -> String {
@@ -116,6 +139,44 @@ impl ChatFields {
         shared.request(prompt, &parts, serving)
     }
 
+    fn tool_fields(&self) -> ToolFields<'_> {
+        ToolFields {
+            tools: self.tools.as_deref(),
+            tool_choice: self.tool_choice.as_ref(),
+            parallel_tool_calls: self.parallel_tool_calls,
+        }
+    }
+
+    /// How answers are taken apart. One that obeys a form is what that form says: it begins with no thoughts, and holds the calls that it
+    /// was forced to at most. Marks that are special tokens have to be in the text for that.
+    fn reading(
+        &self,
+        tools: &ToolUse,
+        has_form: bool,
+        requests: &mut [GenerateRequest],
+        serving: &Serving,
+    ) -> Reading {
+        let calls = match (tools, has_form) {
+            (ToolUse::Auto, true) => None,
+            _ => tools.calls(&self.tool_fields(), serving.answers.calls),
+        };
+        if calls
+            .as_ref()
+            .is_some_and(|calls| calls.format.has_special_markers())
+        {
+            requests
+                .iter_mut()
+                .for_each(|request| request.skip_special_tokens = false);
+        }
+        let prompt = requests.first().map(prompt_text).unwrap_or_default();
+        let thinking = serving.answers.thinking.filter(|_| !has_form);
+        Reading {
+            thinking: thinking.and_then(|thinking| thinking.after(&prompt)),
+            shows_thoughts: self.include_reasoning.unwrap_or(true),
+            calls,
+        }
+    }
+
     fn max_tokens(&self) -> Result<Option<u32>, Refusal> {
         let (field, value) = match (self.max_completion_tokens, self.max_tokens) {
             (Some(value), _) => ("max_completion_tokens", value),
@@ -142,7 +203,6 @@ impl ChatFields {
     }
 
     fn render(&self, serving: &Serving) -> Result<String, Refusal> {
-        self.check_tools()?;
         let go_on = self.continue_final_message.unwrap_or(false);
         let generation_prompt = self.add_generation_prompt.unwrap_or(!go_on);
         if go_on && generation_prompt {
@@ -169,36 +229,6 @@ impl ChatFields {
             cut_behind_last(prompt, &messages)
         } else {
             Ok(prompt)
-        }
-    }
-
-    fn check_tools(&self) -> Result<(), Refusal> {
-        let tools = self.tools.as_deref();
-        if tools.is_some_and(<[Value]>::is_empty) {
-            return Err(Refusal::invalid(
-                "tools",
-                "tools must hold at least one tool when it is given",
-            ));
-        }
-        for (index, tool) in tools.unwrap_or(&[]).iter().enumerate() {
-            if tool["type"] != "function" || !tool["function"]["name"].is_string() {
-                return Err(Refusal::invalid(
-                    format!("tools[{index}]"),
-                    format!(
-                        "tools[{index}] must be {{\"type\": \"function\", \"function\": {{\"name\": …}}}}"
-                    ),
-                ));
-            }
-        }
-        match &self.tool_choice {
-            None => Ok(()),
-            Some(choice) if choice == "none" => Ok(()),
-            Some(choice) if choice == "auto" && tools.is_some() => Ok(()),
-            Some(choice) if choice == "auto" => Err(Refusal::invalid(
-                "tool_choice",
-                "tool_choice = \"auto\" needs tools",
-            )),
-            Some(_) => Err(Refusal::not_offered("tool_choice")),
         }
     }
 }

@@ -1,15 +1,18 @@
 //! Shapes of the answers of `/v1/chat/completions`, whole and in chunks. Not here: how they come about (`chat.rs`).
 
+use super::chat_message::{Delta, DeltaReader, Message};
 use super::error::Envelope;
 use super::fields::UsageInStream;
 use super::logprobs::ChatLogprobs;
 use super::usage::{StreamCounts, UsageWire};
 use super::{FINGERPRINT, StopReason, finish_reason};
 use crate::http::answer::{Answer, Choice};
+use crate::http::chat_parts::Reading;
 use crate::http::refusal::Refusal;
 use crate::http::sse::{FrameWriter, frame};
 use actix_web::web::BytesMut;
 use ropeteam_actors::generation::{DoneEvent, GenerateEvent, TokensEvent};
+use ropeteam_engine::request::FinishReason;
 use ropeteam_engine::text::TextCodec;
 use serde::Serialize;
 use std::sync::Arc;
@@ -27,6 +30,8 @@ pub struct Head {
     pub logprobs: Option<u32>,
     /// For token texts.
     pub text: Arc<dyn TextCodec>,
+    /// How answers are taken apart.
+    pub reading: Reading,
 }
 
 /// `chat.completion`.
@@ -36,25 +41,18 @@ pub struct ChatCompletion<'a> {
     object: &'static str,
     created: u64,
     model: &'a str,
-    choices: Vec<ChoiceWire<'a>>,
+    choices: Vec<ChoiceWire>,
     usage: UsageWire,
     system_fingerprint: &'static str,
 }
 
 #[derive(Serialize)]
-struct ChoiceWire<'a> {
+struct ChoiceWire {
     index: usize,
-    message: Message<'a>,
+    message: Message,
     logprobs: Option<ChatLogprobs>,
     finish_reason: &'static str,
     stop_reason: Option<StopReason>,
-}
-
-#[derive(Serialize)]
-struct Message<'a> {
-    role: &'static str,
-    content: &'a str,
-    refusal: Option<&'static str>,
 }
 
 impl<'a> ChatCompletion<'a> {
@@ -63,6 +61,8 @@ impl<'a> ChatCompletion<'a> {
         let mut usage = UsageWire::default();
         for (index, choice) in answer.choices.iter().enumerate() {
             usage.add(&choice.usage, index == 0);
+            let texts = choice.tokens.iter().map(|token| token.text.as_str());
+            usage.add_reasoning(head.reading.thought_tokens(texts));
         }
         let choices = answer.choices.iter().enumerate();
         ChatCompletion {
@@ -79,20 +79,25 @@ impl<'a> ChatCompletion<'a> {
     }
 }
 
-fn choice_wire<'a>(head: &Head, index: usize, choice: &'a Choice) -> ChoiceWire<'a> {
+fn choice_wire(head: &Head, index: usize, choice: &Choice) -> ChoiceWire {
     let logprobs = head
         .logprobs
         .map(|top| ChatLogprobs::of(&choice.tokens, top, &*head.text));
+    let (message, has_calls) = Message::of(&choice.text, &head.reading);
     ChoiceWire {
         index,
-        message: Message {
-            role: "assistant",
-            content: &choice.text,
-            refusal: None,
-        },
+        message,
         logprobs,
-        finish_reason: finish_reason(&choice.reason),
+        finish_reason: ending(&choice.reason, has_calls),
         stop_reason: StopReason::of(&choice.reason),
+    }
+}
+
+/// `finish_reason` of an answer that may hold calls.
+fn ending(reason: &FinishReason, has_calls: bool) -> &'static str {
+    match (finish_reason(reason), has_calls) {
+        ("stop", true) => "tool_calls",
+        (word, _) => word,
     }
 }
 
@@ -119,18 +124,12 @@ struct ChunkChoice<'a> {
     stop_reason: Option<StopReason>,
 }
 
-#[derive(Default, Serialize)]
-struct Delta<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    role: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    content: Option<&'a str>,
-}
-
 /// Writes the chunks of one answer.
 pub struct ChatFrames {
     head: Head,
     choices: u32,
+    /// One per choice; none where answers are plain text.
+    readers: Vec<DeltaReader>,
     wanted: UsageInStream,
     counts: StreamCounts,
 }
@@ -138,7 +137,9 @@ pub struct ChatFrames {
 impl ChatFrames {
     /// For an answer of `choices` choices.
     pub fn new(head: Head, choices: u32, wanted: UsageInStream) -> Self {
+        let readers = (0..choices).filter(|_| !head.reading.is_plain());
         ChatFrames {
+            readers: readers.map(|_| DeltaReader::new(&head.reading)).collect(),
             head,
             choices,
             wanted,
@@ -171,44 +172,51 @@ impl ChatFrames {
 
     fn roles(&self, out: &mut BytesMut) {
         for index in 0..self.choices {
-            let delta = Delta {
-                role: Some("assistant"),
-                content: Some(""),
-            };
-            self.chunk(vec![plain(index, delta)], out);
+            self.chunk(vec![plain(index, Delta::first())], out);
         }
     }
 
-    fn tokens(&self, event: &TokensEvent, out: &mut BytesMut) {
+    fn tokens(&mut self, event: &TokensEvent, out: &mut BytesMut) {
         let logprobs = self
             .head
             .logprobs
             .map(|top| ChatLogprobs::of(&event.tokens, top, &*self.head.text));
-        let delta = Delta {
-            content: Some(&event.text),
-            ..Delta::default()
+        let Some(reader) = self.readers.get_mut(event.choice as usize) else {
+            let choice = plain(event.choice, Delta::text(event.text.as_str()));
+            return self.chunk(vec![ChunkChoice { logprobs, ..choice }], out);
         };
-        self.chunk(
-            vec![ChunkChoice {
-                logprobs,
-                ..plain(event.choice, delta)
-            }],
-            out,
-        );
+        if reader.is_thinking() {
+            self.counts.note_reasoning(event.tokens.len() as u32);
+        }
+        let mut deltas = reader.push(&event.text);
+        if deltas.is_empty() && logprobs.is_some() {
+            deltas.push(Delta::default());
+        }
+        let mut logprobs = logprobs;
+        for delta in deltas {
+            let choice = plain(event.choice, delta);
+            let logprobs = logprobs.take();
+            self.chunk(vec![ChunkChoice { logprobs, ..choice }], out);
+        }
     }
 
-    fn done(&self, event: &DoneEvent, out: &mut BytesMut) {
-        let content = (!event.text.is_empty()).then_some(event.text.as_str());
+    fn done(&mut self, event: &DoneEvent, out: &mut BytesMut) {
+        let mut delta = Delta::default();
+        let mut has_calls = false;
+        if let Some(reader) = self.readers.get_mut(event.choice as usize) {
+            let mut deltas = reader.push(&event.text);
+            deltas.extend(reader.finish());
+            has_calls = reader.has_calls();
+            for delta in deltas {
+                self.chunk(vec![plain(event.choice, delta)], out);
+            }
+        } else if !event.text.is_empty() {
+            delta = Delta::text(event.text.as_str());
+        }
         let choice = ChunkChoice {
-            finish_reason: Some(finish_reason(&event.reason)),
+            finish_reason: Some(ending(&event.reason, has_calls)),
             stop_reason: StopReason::of(&event.reason),
-            ..plain(
-                event.choice,
-                Delta {
-                    content,
-                    ..Delta::default()
-                },
-            )
+            ..plain(event.choice, delta)
         };
         self.chunk(vec![choice], out);
     }
@@ -245,5 +253,104 @@ impl FrameWriter for ChatFrames {
     fn failure(&mut self, refusal: &Refusal, out: &mut BytesMut) {
         frame(&Envelope::of(refusal), out);
         out.extend_from_slice(b"data: [DONE]\n\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::chat_parts::{CallFormat, Calls, Thinking};
+    use crate::http::scripted::{done, started, tokens};
+    use ropeteam_engine::ids::TokenId;
+    use ropeteam_sim::codec::SimCodec;
+    use serde_json::{Value, json};
+
+    /// Choices and usage of every chunk of an answer with these events.
+    fn chunks(events: Vec<GenerateEvent>) -> Vec<Value> {
+        let names = ["add".to_owned()].into();
+        let head = Head {
+            id: "x".into(),
+            created: 0,
+            model: "m".into(),
+            logprobs: None,
+            text: Arc::new(SimCodec::default()),
+            reading: Reading {
+                thinking: Some(Thinking::FromTag),
+                shows_thoughts: true,
+                calls: Some(Calls {
+                    format: CallFormat::Hermes,
+                    names,
+                    one_only: false,
+                }),
+            },
+        };
+        let wanted = UsageInStream {
+            at_end: true,
+            always: false,
+        };
+        let mut frames = ChatFrames::new(head, 1, wanted);
+        let mut out = BytesMut::new();
+        for event in events {
+            frames.event(0, event, &mut out);
+        }
+        frames.end(&mut out);
+        let text = String::from_utf8(out.to_vec()).expect("UTF-8");
+        let data = text
+            .split("\n\n")
+            .filter_map(|block| block.strip_prefix("data: "));
+        data.filter_map(|data| serde_json::from_str(data).ok())
+            .collect()
+    }
+
+    #[test]
+    fn a_stream_with_thoughts_and_a_call_ends_with_tool_calls() {
+        let end = FinishReason::EndOfText(TokenId(0));
+        let chunks = chunks(vec![
+            started(&[1]),
+            tokens(0, "<think>", &[1]),
+            tokens(0, "so", &[2, 3]),
+            tokens(0, "</think>", &[4]),
+            tokens(0, "<tool_call>{\"name\": \"add\", \"arguments\"", &[5]),
+            tokens(0, ": {}}</tool_call>", &[6]),
+            done(0, "", end),
+        ]);
+        let deltas: Vec<&Value> = chunks.iter().map(|c| &c["choices"][0]["delta"]).collect();
+        assert_eq!(
+            deltas[1],
+            &json!({"reasoning": "so", "reasoning_content": "so"})
+        );
+        assert_eq!(deltas[2]["tool_calls"][0]["function"]["name"], "add");
+        assert_eq!(
+            deltas[3]["tool_calls"][0]["function"],
+            json!({"arguments": "{}"})
+        );
+        assert_eq!(chunks[4]["choices"][0]["finish_reason"], "tool_calls");
+        assert_eq!(
+            chunks[5]["usage"]["completion_tokens_details"]["reasoning_tokens"],
+            3
+        );
+        assert_eq!(chunks.len(), 6);
+    }
+
+    #[test]
+    fn a_call_that_is_cut_ends_with_length() {
+        let chunks = chunks(vec![
+            started(&[1]),
+            tokens(
+                0,
+                "<tool_call>{\"name\": \"add\", \"arguments\": {\"a",
+                &[1],
+            ),
+            done(0, "", FinishReason::Length),
+        ]);
+        let ends: Vec<&Value> = chunks
+            .iter()
+            .map(|c| &c["choices"][0]["finish_reason"])
+            .collect();
+        assert_eq!(ends[ends.len() - 2], "length");
+        let pieces = chunks.iter().filter_map(|c| {
+            c["choices"][0]["delta"]["tool_calls"][0]["function"]["arguments"].as_str()
+        });
+        assert_eq!(pieces.collect::<String>(), "{\"a");
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! | file | what |
 //! | --- | --- |
-//! | `chat.rs`, `chat_wire.rs` | `/v1/chat/completions`: request and answer; the shapes of its answers |
+//! | `chat.rs`, `chat_wire.rs`, `chat_message.rs` | `/v1/chat/completions`: request and answer; the shapes of its answers |
+//! | `tools.rs` | the tools that a chat offers or forces |
 //! | `completions.rs`, `completions_wire.rs`, `prompts.rs` | `/v1/completions` likewise; the forms a prompt may have |
 //! | `fields.rs`, `unoffered.rs` | shared request fields; known ones that are refused |
 //! | `structured.rs` | the fields that ask for an answer of a given form |
@@ -10,6 +11,7 @@
 //! | `models.rs` | `/v1/models` |
 
 pub mod chat;
+mod chat_message;
 mod chat_wire;
 pub mod completions;
 mod completions_wire;
@@ -19,6 +21,7 @@ mod logprobs;
 pub mod models;
 mod prompts;
 mod structured;
+mod tools;
 mod unoffered;
 mod usage;
 

@@ -67,7 +67,6 @@ const HARMLESS: &[&str] = &[
     "metadata",
     "store",
     "service_tier",
-    "parallel_tool_calls",
     "session_id",
     "request_id",
     "stream_options.include_obfuscation",

@@ -34,6 +34,11 @@ impl UsageWire {
         self.add_completion(usage.completion_tokens);
     }
 
+    /// Says how many of the generated tokens were thoughts.
+    pub fn add_reasoning(&mut self, tokens: u32) {
+        self.completion_tokens_details.reasoning_tokens += tokens;
+    }
+
     fn add_prompt(&mut self, tokens: u32) {
         self.prompt_tokens += tokens;
         self.total_tokens = self.prompt_tokens + self.completion_tokens;
@@ -63,6 +68,11 @@ impl StreamCounts {
     /// The counts so far.
     pub fn so_far(&self) -> UsageWire {
         self.so_far
+    }
+
+    /// Says that so many of the tokens were thoughts.
+    pub fn note_reasoning(&mut self, tokens: u32) {
+        self.so_far.add_reasoning(tokens);
     }
 
     /// Takes in one event of the prompt with index `prompt`.

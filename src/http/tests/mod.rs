@@ -7,6 +7,7 @@ mod sockets;
 mod structured;
 mod tgi;
 
+use crate::http::chat_parts::AnswerForm;
 use crate::http::grammar::GrammarDesk;
 use crate::http::state::{AppState, Limits, ModelCard, Serving, Timeouts};
 use crate::http::{management_routes, request_id, serving_routes};
@@ -72,6 +73,7 @@ async fn serving_state(step: Duration) -> Data<AppState> {
         engine,
         text: codec,
         chat: Err("no template".into()),
+        answers: AnswerForm::default(),
         grammars: GrammarDesk::new(grammars),
         model: ModelCard {
             names: vec![MODEL.into(), "other-name".into()],

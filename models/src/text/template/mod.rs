@@ -124,6 +124,13 @@ impl ChatTemplate {
         !self.origins.is_empty()
     }
 
+    /// Whether any of the templates writes `mark` or looks for it.
+    pub fn mentions(&self, mark: &str) -> bool {
+        let template = |name: &String| self.environment.get_template(name).ok();
+        let mut templates = self.origins.keys().filter_map(template);
+        templates.any(|template| template.source().contains(mark))
+    }
+
     /// Renders the prompt. It holds the begin token if the template writes one: tokenise it without special tokens.
     ///
     /// # Errors
