@@ -171,12 +171,14 @@ fn parameters(tool: &Value) -> Value {
     }
 }
 
-/// References within a schema go on pointing to what they pointed to when it stands at `place` of another one.
+/// References within a schema go on pointing to what they pointed to when it stands at `place` of another one. Names of anchors are good
+/// for a whole document and stay.
 fn move_references(schema: &mut Value, place: &str) {
     match schema {
         Value::Object(object) => {
             if let Some(Value::String(reference)) = object.get_mut("$ref")
                 && let Some(path) = reference.strip_prefix('#')
+                && (path.is_empty() || path.starts_with('/'))
             {
                 *reference = format!("{place}{path}");
             }
@@ -253,6 +255,14 @@ mod tests {
             schema(&checked(named, None).unwrap()),
             json!({"type": "object"})
         );
+    }
+
+    #[test]
+    fn references_to_anchors_and_other_documents_stay() {
+        let schema = json!({"anyOf": [{"$ref": "#leaf"}, {"$ref": "https://example.com/a#/b"}]});
+        let mut moved = schema.clone();
+        move_references(&mut moved, "#/items");
+        assert_eq!(moved, schema);
     }
 
     #[test]
