@@ -3,9 +3,10 @@
 use crate::start_error::StartError;
 use ropeteam_device::cpu::{CpuDevice, CpuOptions};
 use ropeteam_device::{Device, DeviceError, Precision};
+use serde::{Deserialize, Serialize};
 
 /// How a device is to be opened.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct DeviceOptions {
     /// Threads that compute, on a device that uses the host's; `None`: one per core that this process may use.
     pub threads: Option<usize>,

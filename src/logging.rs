@@ -1,20 +1,40 @@
 //! Sets up the log: to standard error, coloured text on a terminal, one JSON object a line elsewhere.
 
 use crate::config::{LogFormat, LogLevel, ServerConfig};
+use serde::{Deserialize, Serialize};
 use std::io::IsTerminal;
 use tracing_subscriber::EnvFilter;
 
+/// What is logged, and how.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct LogSettings {
+    /// Least important lines to show.
+    pub level: LogLevel,
+    /// Form of the lines.
+    pub format: LogFormat,
+}
+
+impl From<&ServerConfig> for LogSettings {
+    fn from(config: &ServerConfig) -> Self {
+        LogSettings {
+            level: config.log_level,
+            format: config.log_format,
+        }
+    }
+}
+
 /// Starts logging. `RUST_LOG` wins over the configured level. Does nothing when a log was set up before.
-pub fn start(config: &ServerConfig) {
+pub fn start(settings: impl Into<LogSettings>) {
+    let settings = settings.into();
     let filter = EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| EnvFilter::new(directives(config.log_level)));
+        .unwrap_or_else(|_| EnvFilter::new(directives(settings.level)));
     let terminal = std::io::stderr().is_terminal();
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         // A full disk or a closed pipe behind stderr costs log lines. To complain about it on stderr would panic.
         .log_internal_errors(false)
         .with_writer(std::io::stderr);
-    let text = match config.log_format {
+    let text = match settings.format {
         LogFormat::Auto => terminal,
         LogFormat::Text => true,
         LogFormat::Json => false,

@@ -7,6 +7,7 @@ use ropeteam_engine::ids::{DeviceId, Epoch, TokenId};
 use ropeteam_engine::plan::StepPlan;
 use ropeteam_engine::supervision::RestartPolicy;
 use ropeteam_engine::text::TextCodec;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -94,8 +95,26 @@ pub type BuildExecutor =
 pub struct DeviceSpec {
     /// Its number; unique.
     pub id: DeviceId,
-    /// Makes its executor.
-    pub build: BuildExecutor,
+    /// Where its inside runs.
+    pub isolation: Isolation,
+}
+
+/// What a device shares with the rest of the engine.
+#[derive(Clone)]
+pub enum Isolation {
+    /// The process: its inside runs on a thread of its own. A panic costs the device only, a crash all.
+    Thread(BuildExecutor),
+    /// Nothing: its inside runs in a child process. A crash costs the device only.
+    Process(ProcessSpec),
+}
+
+/// How a device's process is started.
+#[derive(Clone)]
+pub struct ProcessSpec {
+    /// The program and its arguments; it must call [`serve_device`](crate::serve_device). Its standard input and output are taken.
+    pub command: Arc<dyn Fn() -> Command + Send + Sync>,
+    /// What that gets to build the executor from.
+    pub recipe: Arc<[u8]>,
 }
 
 /// What the engine serves with.

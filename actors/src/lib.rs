@@ -44,8 +44,10 @@ mod state;
 mod supervisor;
 
 pub use config::{
-    BuildExecutor, DeviceSpec, EngineConfig, EngineParts, Hosting, SimulatedStepTime,
+    BuildExecutor, DeviceSpec, EngineConfig, EngineParts, Hosting, Isolation, ProcessSpec,
+    SimulatedStepTime,
 };
+pub use device::{ReadConstraint, Rebuilt, ServeError, serve_device};
 pub use engine::{DeviceStatus, Engine, EngineView, StartError};
 pub use generation::SessionView;
 pub use messages::DrainOutcome;

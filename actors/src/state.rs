@@ -1,6 +1,6 @@
 //! What anybody may know about the engine at once, without asking an actor: readiness and limits. The scheduler writes it.
 
-use ropeteam_engine::executor::Capacity;
+use ropeteam_engine::executor::{Capacity, DeviceFault};
 use serde::Serialize;
 
 /// The engine as a whole.
@@ -12,6 +12,8 @@ pub struct EngineState {
     pub devices_gone: usize,
     /// Devices there are.
     pub devices: usize,
+    /// Why a device last failed; `None` while none did.
+    pub last_fault: Option<DeviceFault>,
     /// No new requests are admitted.
     pub draining: bool,
     /// What requests must keep to; `None` before the first device was up.

@@ -109,7 +109,7 @@ impl Supervisor {
         let setup = DeviceSetup {
             device: supervised.spec.id,
             epoch,
-            build: supervised.spec.build.clone(),
+            isolation: supervised.spec.isolation.clone(),
             batching: self.config.batching.clone(),
             prefix_cache: self.config.prefix_cache,
             hosting: self.config.hosting.clone(),

@@ -11,6 +11,8 @@ pub use cpu::{CpuDevice, CpuOptions};
 pub use error::DeviceError;
 pub use tensor::{Dtype, TensorView, dequant_row};
 
+use serde::{Deserialize, Serialize};
+
 /// A packed weight held by the device: a matrix, an embedding table or a vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Weight(pub u32);
@@ -21,7 +23,7 @@ pub struct Act(pub u32);
 
 /// What a device holds weights in. Activations between operators and sums of products are f32.
 /// KV is f32 with `F32` and bf16 with all others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Precision {
     /// f32, whatever the file holds: the reference.
     F32,
@@ -293,7 +295,7 @@ pub trait Device {
 }
 
 /// Which columns of a logits row have a token.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ColumnMask {
     /// Columns from here on have none.
     pub limit: usize,

@@ -6,11 +6,15 @@
 
 use crate::ids::TokenId;
 use std::fmt::Debug;
+use std::sync::Arc;
 
 /// What all tokens of a sequence must obey.
 pub trait Constraint: Debug + Send + Sync {
     /// The state of a sequence that has produced `output` so far. Returns at once.
     fn begin(&self, output: &[TokenId]) -> Box<dyn ConstraintState>;
+
+    /// A text from which whoever made this makes the like in another process; `None` where that is not possible.
+    fn source(&self) -> Option<Arc<str>>;
 }
 
 /// How far one sequence has come.

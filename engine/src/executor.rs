@@ -33,11 +33,11 @@ impl Capacity {
         match self.max_model_len <= pool {
             true => LengthLimit {
                 tokens: self.max_model_len,
-                which: "the model's length limit",
+                which: LimitKind::Model,
             },
             false => LengthLimit {
                 tokens: pool,
-                which: "the KV pool",
+                which: LimitKind::Pool,
             },
         }
     }
@@ -48,8 +48,33 @@ impl Capacity {
 pub struct LengthLimit {
     /// Most tokens, prompt and output together.
     pub tokens: u32,
+    /// What sets it.
+    pub which: LimitKind,
+}
+
+/// What bounds the length of a sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LimitKind {
+    /// The model's own limit, or the configured one.
+    Model,
+    /// The whole KV pool.
+    Pool,
+}
+
+impl LimitKind {
     /// "the model's length limit" or "the KV pool".
-    pub which: &'static str,
+    pub fn as_str(self) -> &'static str {
+        match self {
+            LimitKind::Model => "the model's length limit",
+            LimitKind::Pool => "the KV pool",
+        }
+    }
+}
+
+impl std::fmt::Display for LimitKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
 }
 
 /// Runs steps. It lives on the device's own thread and need not be `Send`.
@@ -98,14 +123,18 @@ pub struct DeviceFault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FaultKind {
-    /// The executor could not be built (weights, memory).
+    /// The executor could not be built (device, memory).
     Start,
+    /// The model's files cannot be used.
+    Model,
     /// An operator returned an error.
     Operator,
     /// The step panicked.
     Panic,
     /// No step finished within the limit.
     Stuck,
+    /// Its process ended by itself or was killed.
+    Process,
     /// An operator asked for the restart.
     Requested,
 }
@@ -115,9 +144,11 @@ impl FaultKind {
     pub fn as_str(self) -> &'static str {
         match self {
             FaultKind::Start => "start",
+            FaultKind::Model => "model",
             FaultKind::Operator => "operator",
             FaultKind::Panic => "panic",
             FaultKind::Stuck => "stuck",
+            FaultKind::Process => "process",
             FaultKind::Requested => "requested",
         }
     }

@@ -5,10 +5,11 @@ use crate::constraint::{Constraint, ConstraintFailed};
 use crate::ids::{SeqId, TokenId};
 use crate::sampling::{BadLogits, SamplingParams};
 use crate::time::Time;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// A sequence to run or, with `output` not empty, to go on with.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Work {
     /// The sequence.
     pub seq: SeqId,
@@ -18,7 +19,8 @@ pub struct Work {
     pub output: Vec<TokenId>,
     /// How the next token is chosen; the seed is settled.
     pub sampling: Arc<SamplingParams>,
-    /// What the output must obey; `None`: nothing.
+    /// What the output must obey; `None`: nothing. To another process it travels as its [`source`](Constraint::source), beside the work.
+    #[serde(skip)]
     pub constraint: Option<Arc<dyn Constraint>>,
     /// Ids that end the sequence: the model's (unless ignored) and the request's.
     pub end_ids: Arc<[TokenId]>,
@@ -50,7 +52,7 @@ impl Work {
 }
 
 /// One token with what was asked about it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SampledToken {
     /// The token.
     pub id: TokenId,
@@ -61,7 +63,7 @@ pub struct SampledToken {
 }
 
 /// What was asked about one prompt token. Both fields are empty for the first token: nothing comes before it.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PromptTokenLogprob {
     /// Natural-log probability under the model's unmodified distribution; finite.
     pub logprob: Option<f32>,
@@ -70,7 +72,7 @@ pub struct PromptTokenLogprob {
 }
 
 /// Why a device stopped working on a sequence by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DeviceFinish {
     /// The last token is one of the work's `end_ids`.
     EndId,

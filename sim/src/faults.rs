@@ -17,6 +17,8 @@ pub enum Fault {
     Panic,
     /// The step does not return (until [`FaultPlan::release`]).
     Hang,
+    /// The whole process ends in the step, as by a fault in a driver.
+    Crash,
 }
 
 /// Which steps of a device go wrong. Steps are counted from 0 over all lives of the device, so that a plan outlives
@@ -102,6 +104,7 @@ impl StepExecutor for FaultyExecutor {
             Some(Fault::Error) => {}
             Some(Fault::Panic) => panic!("injected panic"),
             Some(Fault::Hang) => self.plan.wait_for_release(),
+            Some(Fault::Crash) => std::process::abort(),
         }
         Err(DeviceFault {
             kind: FaultKind::Operator,

@@ -4,7 +4,7 @@ mod world;
 
 use actix::{Actor, AsyncContext, Context, System};
 use futures_util::future::join_all;
-use ropeteam_actors::{DeviceSpec, Engine, EngineParts};
+use ropeteam_actors::{DeviceSpec, Engine, EngineParts, Isolation};
 use ropeteam_engine::executor::{DeviceFault, FaultKind};
 use ropeteam_engine::ids::{DeviceId, Epoch};
 use ropeteam_engine::observe::Event;
@@ -192,7 +192,9 @@ fn a_device_that_cannot_start_is_tried_again() {
             eos_ids,
             devices,
         } = world.parts();
-        let build = devices[0].build.clone();
+        let Isolation::Thread(build) = devices[0].isolation.clone() else {
+            panic!("the world's devices are on threads");
+        };
         let moody = move |epoch: Epoch| match epoch.0 {
             1 => Err(DeviceFault {
                 kind: FaultKind::Start,
@@ -203,7 +205,7 @@ fn a_device_that_cannot_start_is_tried_again() {
         };
         let devices = vec![DeviceSpec {
             id: DeviceId(0),
-            build: Arc::new(moody),
+            isolation: Isolation::Thread(Arc::new(moody)),
         }];
         let mut config = world.config.clone();
         config.restart.delay = 20 * MS;

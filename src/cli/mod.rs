@@ -18,6 +18,7 @@ mod serve;
 use crate::VERSION;
 use crate::exit::{self, Exit};
 use crate::start_error::StartError;
+use crate::wiring::isolation;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -106,6 +107,9 @@ enum Command {
     /// Check, show or list the configuration
     #[command(subcommand)]
     Config(config::ConfigCommand),
+    /// Serve one device to the server that starts this
+    #[command(name = isolation::COMMAND, hide = true)]
+    DeviceProcess,
 }
 
 /// Runs the command that the arguments name.
@@ -118,6 +122,7 @@ pub fn main() -> ExitCode {
         Command::Perplexity(args) => perplexity::run(*args),
         Command::Quantize(args) => quantize::run(*args),
         Command::Config(command) => config::run(command),
+        Command::DeviceProcess => isolation::serve_process(),
     };
     finish(result).into()
 }

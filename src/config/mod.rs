@@ -13,9 +13,9 @@ mod words;
 pub use error::{ConfigError, Place};
 pub use kind::{Kind, MemoryBudget};
 pub use options::{
-    Config, DebugConfig, Dtype, KvDtype, LogFormat, LogLevel, LogRequests, ModelConfig,
-    NOT_OFFERED, OPTIONS, OptionSpec, Quantize, ReasoningParser, ServerConfig, SimulatedTime,
-    Speculate, ToolParser,
+    Config, DebugConfig, DebugFault, Dtype, Isolation, KvDtype, LogFormat, LogLevel, LogRequests,
+    ModelConfig, NOT_OFFERED, OPTIONS, OptionSpec, Quantize, ReasoningParser, ServerConfig,
+    SimulatedTime, Speculate, ToolParser,
 };
 pub use origin::Origin;
 pub use resolve::{Inputs, Resolved, Setting, resolve};

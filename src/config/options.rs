@@ -115,6 +115,8 @@ options! {
         served_name: Option<String> = Or("auto", &Text) => Null;
         /// Device to compute on: cpu, or simulated (no weights, for demos and load tests).
         device: String = Text => Word("cpu");
+        /// What a crash of the device ends: the server (thread), or only the device's own process, which is replaced (process).
+        isolation: Isolation = Choice(&["thread", "process"]) => Word("thread");
         /// Time that the simulated device takes: model (that of a small model on two cores), or none (it answers at once,
         /// which shows what the engine itself costs).
         simulated_time: SimulatedTime = Choice(&["model", "none"]) => Word("model");
@@ -213,8 +215,10 @@ options! {
     debug_config: DebugConfig {
         /// Pause after each step, in ms.
         debug_step_delay_ms: u64 = Int(0, 60_000) => Number(0);
-        /// Let the device fail once, at this step counted from 1; none: never.
+        /// Let the device fail in its first life, at this step counted from 1; none: never.
         debug_fault_at_step: Option<u64> = Or("none", &Int(1, MANY)) => Null;
+        /// How it fails there: with an error, a panic, a step without end, or a crash of its process.
+        debug_fault: DebugFault = Choice(&["error", "panic", "hang", "crash"]) => Word("error");
     }
 }
 
@@ -311,8 +315,29 @@ pub enum Speculate {
     Ngram,
 }
 
-/// Time that the simulated device takes.
+/// What a crash of a device ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Isolation {
+    /// The server.
+    Thread,
+    /// The device's own process.
+    Process,
+}
+
+/// How a device fails that is made to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs)]
+pub enum DebugFault {
+    Error,
+    Panic,
+    Hang,
+    Crash,
+}
+
+/// Time that the simulated device takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SimulatedTime {
     /// That of a small model on two cores.
@@ -322,7 +347,7 @@ pub enum SimulatedTime {
 }
 
 /// Least important log lines to show.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs)]
 pub enum LogLevel {
@@ -334,7 +359,7 @@ pub enum LogLevel {
 }
 
 /// Form of the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
     /// Coloured text on a terminal, JSON elsewhere.

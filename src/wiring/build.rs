@@ -1,33 +1,84 @@
-//! How a device's executor is built, on the device's own thread: once at start, and again from the files after each loss.
+//! How a device's executor is built, on the device's own thread or in its own process: once at start, and again from the files after
+//! each loss.
 
 use super::sizing::Sizes;
-use crate::config::DebugConfig;
-use crate::devices::{DeviceEntry, DeviceOptions};
+use super::texts;
+use crate::config::{DebugConfig, DebugFault, SimulatedTime};
+use crate::devices::{self, DeviceEntry, DeviceOptions};
 use crate::start_error::StartError;
-use ropeteam_actors::{BuildExecutor, DeviceSpec};
+use ropeteam_actors::BuildExecutor;
 use ropeteam_device::ColumnMask;
-use ropeteam_engine::executor::{DeviceFault, FaultKind, StepExecutor};
-use ropeteam_engine::ids::DeviceId;
+use ropeteam_engine::executor::{Capacity, DeviceFault, FaultKind, StepExecutor};
+use ropeteam_engine::ids::{Epoch, TokenId};
+use ropeteam_models::grammar::Grammars;
 use ropeteam_models::{Checkpoint, LoadError, ModelRunner, RunnerOptions};
+use ropeteam_sim::codec::{END_OF_TEXT, SimCodec};
+use ropeteam_sim::cost::CostModel;
+use ropeteam_sim::executor::SimExecutor;
 use ropeteam_sim::faults::{DelayedExecutor, Fault, FaultPlan, FaultyExecutor};
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::oneshot;
+
+/// What a device's executor is built from.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Recipe {
+    /// What computes.
+    pub base: Base,
+    /// What is put round it.
+    pub hooks: Hooks,
+}
+
+/// What computes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Base {
+    /// A real model.
+    Model(ModelRecipe),
+    /// A device without weights.
+    Simulated {
+        /// What it shall hold.
+        capacity: Capacity,
+        /// Every device with the same one simulates the same model.
+        seed: u64,
+        /// Time that a step takes.
+        time: SimulatedTime,
+    },
+}
 
 /// What an executor of a real model is built from.
-#[derive(Clone, Debug)]
-pub struct Recipe {
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ModelRecipe {
     /// The model's folder or file. It is opened anew for each life: a mapping kept all the time would break if the file shrank.
     pub path: PathBuf,
-    /// Where it runs.
-    pub device: &'static DeviceEntry,
+    /// Where it runs: a name in the table of devices.
+    pub device: String,
     /// How that is opened.
     pub options: DeviceOptions,
     /// What it shall hold.
     pub sizes: Sizes,
     /// Ids that have a token.
     pub mask: ColumnMask,
+    /// Ids that end an answer.
+    pub eos_ids: Vec<TokenId>,
+}
+
+/// The test hooks.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Hooks {
+    delay: Duration,
+    fault: Option<(u64, DebugFault)>,
+}
+
+impl From<&DebugConfig> for Hooks {
+    fn from(config: &DebugConfig) -> Self {
+        Hooks {
+            delay: Duration::from_millis(config.debug_step_delay_ms),
+            fault: config
+                .debug_fault_at_step
+                .map(|step| (step - 1, config.debug_fault)),
+        }
+    }
 }
 
 impl Recipe {
@@ -35,9 +86,53 @@ impl Recipe {
     ///
     /// # Errors
     /// Damaged files, too little memory.
-    fn build(&self) -> Result<Box<dyn StepExecutor>, LoadError> {
+    pub fn build(&self, epoch: Epoch) -> Result<Box<dyn StepExecutor>, DeviceFault> {
+        let executor = match &self.base {
+            Base::Model(recipe) => {
+                let entry = devices::find(&recipe.device).map_err(|error| DeviceFault {
+                    kind: FaultKind::Start,
+                    detail: error.to_string(),
+                })?;
+                recipe.build(entry).map_err(|error| start_fault(&error))?
+            }
+            Base::Simulated {
+                capacity,
+                seed,
+                time,
+            } => simulated(capacity.clone(), *seed, *time),
+        };
+        Ok(self.hooks.put_round(executor, epoch))
+    }
+
+    /// As the engine takes it.
+    pub fn into_build(self) -> BuildExecutor {
+        Arc::new(move |epoch| self.build(epoch))
+    }
+
+    /// What compiles the grammars of its requests.
+    ///
+    /// # Errors
+    /// A tokenizer that cannot be read any more.
+    pub fn grammars(&self) -> Result<Grammars, StartError> {
+        match &self.base {
+            Base::Model(recipe) => {
+                let checkpoint = Checkpoint::open(&recipe.path).map_err(LoadError::from)?;
+                let codec = texts::codec(&checkpoint)
+                    .map_err(|error| StartError::Model(error.to_string()))?;
+                Ok(Grammars::new(Arc::new(codec), recipe.eos_ids.clone()))
+            }
+            Base::Simulated { .. } => {
+                let codec = Arc::new(SimCodec::default());
+                Ok(Grammars::new(codec, vec![END_OF_TEXT]))
+            }
+        }
+    }
+}
+
+impl ModelRecipe {
+    fn build(&self, entry: &DeviceEntry) -> Result<Box<dyn StepExecutor>, LoadError> {
         let checkpoint = Checkpoint::open(&self.path)?;
-        let device = (self.device.open)(&self.options)?;
+        let device = (entry.open)(&self.options)?;
         let runner = ModelRunner::load(
             &checkpoint,
             device,
@@ -54,81 +149,51 @@ impl Recipe {
     }
 }
 
-/// The one device of a server that runs `recipe`, and how its first start goes.
-pub fn device(recipe: Recipe, hooks: &DebugConfig) -> (DeviceSpec, FirstLife) {
-    let (sender, first_life) = FirstLife::new();
-    let build: Build = Arc::new(move || {
-        let built = recipe.build();
-        let (built, outcome) = match built {
-            Ok(executor) => (Ok(executor), Ok(())),
-            Err(error) => (Err(start_fault(&error)), Err(StartError::from(error))),
-        };
-        tell(&sender, outcome);
-        built
-    });
-    (
-        DeviceSpec {
-            id: DeviceId(0),
-            build: with_hooks(build, hooks),
-        },
-        first_life,
-    )
-}
-
-/// How the first start of a device went. Later ones are the supervisor's business; a first one that fails ends the process.
-pub struct FirstLife(oneshot::Receiver<Result<(), StartError>>);
-
-type Teller = Mutex<Option<oneshot::Sender<Result<(), StartError>>>>;
-
-impl FirstLife {
-    fn new() -> (Teller, Self) {
-        let (sender, receiver) = oneshot::channel();
-        (Mutex::new(Some(sender)), FirstLife(receiver))
-    }
-
-    /// Waits until the executor is built.
-    ///
-    /// # Errors
-    /// Why it could not be built.
-    pub async fn outcome(self) -> Result<(), StartError> {
-        self.0
-            .await
-            .unwrap_or_else(|_| Err(StartError::Device("it ended while starting".to_owned())))
+fn simulated(capacity: Capacity, seed: u64, time: SimulatedTime) -> Box<dyn StepExecutor> {
+    let device = Box::new(SimExecutor::new(capacity, seed));
+    match time {
+        SimulatedTime::None => device,
+        SimulatedTime::Model => Box::new(DelayedExecutor::new(
+            device,
+            CostModel::default().step_time(),
+        )),
     }
 }
 
-fn tell(sender: &Teller, outcome: Result<(), StartError>) {
-    if let Some(sender) = sender.lock().unwrap_or_else(PoisonError::into_inner).take() {
-        // Nobody listens any more when a signal came first.
-        let _ = sender.send(outcome);
-    }
-}
-
-/// Builds an executor.
-pub type Build = Arc<dyn Fn() -> Result<Box<dyn StepExecutor>, DeviceFault> + Send + Sync>;
-
-/// Puts the test hooks that are switched on round every executor.
-pub fn with_hooks(build: Build, hooks: &DebugConfig) -> BuildExecutor {
-    let delay = Duration::from_millis(hooks.debug_step_delay_ms);
-    // Counted over all lives of the device: the fault comes once, or the device would never get beyond it.
-    let faults = hooks
-        .debug_fault_at_step
-        .map(|step| FaultPlan::new([(step - 1, Fault::Error)]));
-    Arc::new(move |_| {
-        let mut executor = build()?;
-        if !delay.is_zero() {
+impl Hooks {
+    fn put_round(
+        &self,
+        mut executor: Box<dyn StepExecutor>,
+        epoch: Epoch,
+    ) -> Box<dyn StepExecutor> {
+        if !self.delay.is_zero() {
+            let delay = self.delay;
             executor = Box::new(DelayedExecutor::new(executor, Arc::new(move |_| delay)));
         }
-        if let Some(plan) = &faults {
-            executor = Box::new(FaultyExecutor::new(executor, plan.clone()));
+        // In the first life only, or the device would never get beyond it.
+        if let Some((step, fault)) = self.fault.filter(|_| epoch == Epoch(1)) {
+            let fault = match fault {
+                DebugFault::Error => Fault::Error,
+                DebugFault::Panic => Fault::Panic,
+                DebugFault::Hang => Fault::Hang,
+                DebugFault::Crash => Fault::Crash,
+            };
+            executor = Box::new(FaultyExecutor::new(
+                executor,
+                FaultPlan::new([(step, fault)]),
+            ));
         }
-        Ok(executor)
-    })
+        executor
+    }
 }
 
 fn start_fault(error: &LoadError) -> DeviceFault {
+    let kind = match error {
+        LoadError::Checkpoint(_) => FaultKind::Model,
+        LoadError::Device(_) | LoadError::Option { .. } => FaultKind::Start,
+    };
     DeviceFault {
-        kind: FaultKind::Start,
+        kind,
         detail: error.to_string(),
     }
 }

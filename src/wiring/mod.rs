@@ -5,6 +5,7 @@ mod answers;
 mod build;
 mod defaults;
 pub mod direct;
+pub mod isolation;
 mod model;
 mod precision;
 mod simulated;
@@ -17,6 +18,7 @@ use crate::http::state::ModelCard;
 use crate::start_error::StartError;
 use ropeteam_actors::{Engine, EngineConfig, EngineParts};
 use ropeteam_engine::batching::{BatchLimits, SelectBatch};
+use ropeteam_engine::executor::{DeviceFault, FaultKind};
 use ropeteam_engine::sampling::SamplingParams;
 use ropeteam_engine::supervision::RestartPolicy;
 use ropeteam_engine::text::TextCodec;
@@ -43,8 +45,6 @@ pub struct Loaded {
     pub defaults: SamplingParams,
     /// What it takes.
     pub footprint: Footprint,
-    /// How the first start of its device goes.
-    first_life: Option<build::FirstLife>,
 }
 
 /// What a model takes and what fits beside it, for the log.
@@ -88,7 +88,7 @@ pub struct Started {
 /// What is wrong with the model, the device or the memory.
 pub fn load(config: &Config) -> Result<Loaded, StartError> {
     match config.model_config.device.as_str() {
-        simulated::NAME => Ok(simulated::load(config)),
+        simulated::NAME => simulated::load(config),
         _ => model::load(config),
     }
 }
@@ -118,17 +118,8 @@ async fn start_engine(config: &Config, loaded: Loaded) -> Result<Started, StartE
     let grammars = Grammars::new(text.clone(), loaded.parts.eos_ids.clone());
     let engine = Engine::start(engine_config(config), loaded.parts);
     let engine = engine.map_err(|error| StartError::Other(error.to_string()))?;
-    if let Some(first_life) = loaded.first_life {
-        // A build that panics has no outcome, but the device is given up in the end.
-        tokio::select! {
-            biased;
-            outcome = first_life.outcome() => outcome?,
-            _ = engine.ready() => {}
-        }
-    }
-    if !engine.ready().await {
-        return Err(StartError::Device("it did not come up".to_owned()));
-    }
+    // Later failures are the supervisor's business; a first one ends the process.
+    engine.first_life().await.map_err(first_failure)?;
     let Loaded {
         chat,
         model,
@@ -146,6 +137,14 @@ async fn start_engine(config: &Config, loaded: Loaded) -> Result<Started, StartE
         defaults,
         footprint,
     })
+}
+
+fn first_failure(fault: DeviceFault) -> StartError {
+    match fault.kind {
+        FaultKind::Model => StartError::Model(fault.detail),
+        FaultKind::Start => StartError::Device(fault.detail),
+        _ => StartError::Device(fault.to_string()),
+    }
 }
 
 /// How the engine behaves.

@@ -1,6 +1,7 @@
 //! Finds a real model, looks at it and prepares its device. The weights are read when the device starts.
 
-use super::build::{self, Recipe};
+use super::build::{Base, Hooks, ModelRecipe, Recipe};
+use super::isolation::isolation;
 use super::precision::{Weights, precision};
 use super::sizing::{Sizes, bytes, sizes};
 use super::{Footprint, Loaded, defaults, texts};
@@ -8,8 +9,8 @@ use crate::config::Config;
 use crate::devices::{self, DeviceOptions};
 use crate::http::state::ModelCard;
 use crate::start_error::StartError;
-use ropeteam_actors::EngineParts;
-use ropeteam_engine::ids::TokenId;
+use ropeteam_actors::{DeviceSpec, EngineParts};
+use ropeteam_engine::ids::{DeviceId, TokenId};
 use ropeteam_engine::sampling::SamplingParams;
 use ropeteam_models::source::{self, Located, Places};
 use ropeteam_models::{Checkpoint, DecoderSpec, LoadError, ModelInfo, families};
@@ -38,18 +39,26 @@ pub fn load(config: &Config) -> Result<Loaded, StartError> {
     let device = (entry.open)(&options).map_err(LoadError::from)?.info();
     let sizes = sizes(model, &spec, &weights, device.free_bytes)?;
     let mask = texts.codec.column_mask(spec.vocab);
+    let eos_ids = eos_ids(&info, &texts.end_ids);
     let recipe = Recipe {
-        path,
-        device: entry,
-        options,
-        sizes,
-        mask,
+        base: Base::Model(ModelRecipe {
+            path,
+            device: entry.name.to_owned(),
+            options,
+            sizes,
+            mask,
+            eos_ids: eos_ids.clone(),
+        }),
+        hooks: Hooks::from(&config.debug_config),
     };
-    let (device_spec, first_life) = build::device(recipe, &config.debug_config);
+    let device_spec = DeviceSpec {
+        id: DeviceId(0),
+        isolation: isolation(recipe, config)?,
+    };
     Ok(Loaded {
         parts: EngineParts {
             codec: Arc::new(texts.codec),
-            eos_ids: eos_ids(&info, &texts.end_ids),
+            eos_ids,
             devices: vec![device_spec],
         },
         chat: texts.chat,
@@ -66,7 +75,6 @@ pub fn load(config: &Config) -> Result<Loaded, StartError> {
             false => SamplingParams::default(),
         },
         footprint: footprint(device.name, &spec, &weights, sizes),
-        first_life: Some(first_life),
     })
 }
 

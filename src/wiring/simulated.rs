@@ -1,10 +1,12 @@
 //! The simulated device: no weights, a tokenizer of single characters, the time of a small model or none. For demos and load tests.
 
-use super::build::{Build, with_hooks};
+use super::build::{Base, Hooks, Recipe};
+use super::isolation::isolation;
 use super::sizing::{Sizes, bytes, max_running};
 use super::{Footprint, Loaded};
-use crate::config::{Config, ModelConfig, SimulatedTime};
+use crate::config::{Config, ModelConfig};
 use crate::http::state::ModelCard;
+use crate::start_error::StartError;
 use ropeteam_actors::{DeviceSpec, EngineParts};
 use ropeteam_engine::executor::Capacity;
 use ropeteam_engine::ids::DeviceId;
@@ -12,9 +14,6 @@ use ropeteam_engine::sampling::SamplingParams;
 use ropeteam_engine::text::TextCodec;
 use ropeteam_models::text::{ChatTemplate, SpecialTokens};
 use ropeteam_sim::codec::{END_OF_TEXT, SimCodec};
-use ropeteam_sim::cost::CostModel;
-use ropeteam_sim::executor::SimExecutor;
-use ropeteam_sim::faults::DelayedExecutor;
 use std::sync::Arc;
 
 /// What `--device` calls it.
@@ -26,7 +25,10 @@ const MODEL_LEN: u32 = 8192;
 const BLOCKS: u32 = 8192;
 
 /// The parts of a server without a model.
-pub fn load(config: &Config) -> Loaded {
+///
+/// # Errors
+/// None that the simulated device has.
+pub fn load(config: &Config) -> Result<Loaded, StartError> {
     let codec = SimCodec::default();
     let sizes = sizes(&config.model_config);
     let capacity = Capacity {
@@ -37,24 +39,21 @@ pub fn load(config: &Config) -> Loaded {
         max_logits_rows: sizes.max_logits_rows,
         vocab: codec.vocab_size(),
     };
-    let time = config.model_config.simulated_time;
-    let build: Build = Arc::new(move || {
-        let device = Box::new(SimExecutor::new(capacity.clone(), SEED));
-        Ok(match time {
-            SimulatedTime::None => device,
-            SimulatedTime::Model => Box::new(DelayedExecutor::new(
-                device,
-                CostModel::default().step_time(),
-            )),
-        })
-    });
+    let recipe = Recipe {
+        base: Base::Simulated {
+            capacity,
+            seed: SEED,
+            time: config.model_config.simulated_time,
+        },
+        hooks: Hooks::from(&config.debug_config),
+    };
     let codec: Arc<dyn TextCodec> = Arc::new(codec);
     let device = DeviceSpec {
         id: DeviceId(0),
-        build: with_hooks(build, &config.debug_config),
+        isolation: isolation(recipe, config)?,
     };
     let model = &config.model_config;
-    Loaded {
+    Ok(Loaded {
         parts: EngineParts {
             codec,
             eos_ids: vec![END_OF_TEXT],
@@ -77,8 +76,7 @@ pub fn load(config: &Config) -> Loaded {
             kv_memory: bytes(0),
             sizes,
         },
-        first_life: None,
-    }
+    })
 }
 
 /// The turns one after the other.

@@ -5,9 +5,10 @@ use crate::config::ModelConfig;
 use crate::start_error::StartError;
 use ropeteam_device::Precision;
 use ropeteam_models::DecoderSpec;
+use serde::{Deserialize, Serialize};
 
 /// Sizes that the runner is built with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sizes {
     /// Blocks in the KV pool.
     pub kv_blocks: u32,

@@ -40,6 +40,21 @@ pub fn read(checkpoint: &Checkpoint, config: &ModelConfig) -> Result<Texts, Star
     Ok(texts)
 }
 
+/// Reads the tokenizer alone.
+///
+/// # Errors
+/// When it is missing or broken.
+pub fn codec(checkpoint: &Checkpoint) -> Result<Codec, TokenizerError> {
+    let path = checkpoint.path();
+    match checkpoint.gguf() {
+        Some(metadata) => {
+            let text = GgufText::from_metadata(metadata, &path.display().to_string())?;
+            Ok(text.codec)
+        }
+        None => Codec::from_folder(path),
+    }
+}
+
 fn from_folder(folder: &Path) -> Result<(Texts, SpecialTokens), TokenizerError> {
     let special = SpecialTokens::load(folder)?;
     let texts = Texts {

@@ -6,6 +6,7 @@ mod bench;
 mod faults;
 mod http;
 mod invariance;
+mod isolation;
 mod leaving;
 mod load;
 mod operations;

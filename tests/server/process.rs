@@ -37,6 +37,37 @@ pub fn free_port() -> u16 {
     probe.local_addr().expect("its address").port()
 }
 
+/// Sends a signal to a process.
+pub fn signal(name: &str, pid: u32) {
+    let kill = Command::new("kill")
+        .args([&format!("-{name}"), &pid.to_string()])
+        .status()
+        .expect("kill runs");
+    assert!(kill.success(), "kill -{name} {pid}");
+}
+
+/// The children of a process, from the system's table.
+fn children_of(parent: u32) -> Vec<u32> {
+    let entries = std::fs::read_dir("/proc").expect("a table of processes");
+    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    pids.filter(|&pid| status(pid).is_some_and(|(of, _)| of == parent))
+        .collect()
+}
+
+/// Whether a process runs: it is there, and not only waits to be waited for.
+pub fn runs(pid: u32) -> bool {
+    status(pid).is_some_and(|(_, state)| state != 'Z')
+}
+
+/// Parent and state of a process.
+fn status(pid: u32) -> Option<(u32, char)> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The program's name stands in brackets and may hold anything.
+    let mut rest = stat.rsplit_once(')')?.1.split_whitespace();
+    let state = rest.next()?.chars().next()?;
+    Some((rest.next()?.parse().ok()?, state))
+}
+
 impl Server {
     /// Starts a server for a tiny model and waits until it is ready.
     pub fn start(model: &str, flags: &[&str]) -> Server {
@@ -106,14 +137,31 @@ impl Server {
         Some(crate::http::get(self.port, path))
     }
 
+    /// Its number.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends SIGTERM.
     pub fn terminate(&self) {
-        let pid = self.child.id().to_string();
-        let status = Command::new("kill")
-            .args(["-TERM", &pid])
-            .status()
-            .expect("kill runs");
-        assert!(status.success(), "kill -TERM {pid}");
+        signal("TERM", self.pid());
+    }
+
+    /// The processes of its devices, those included that ended and were not waited for.
+    pub fn device_processes(&self) -> Vec<u32> {
+        children_of(self.pid())
+    }
+
+    /// The process of its only device, once it has one that is not `former`.
+    pub fn device_process(&self, former: Option<u32>) -> u32 {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        loop {
+            match self.device_processes().as_slice() {
+                [pid] if Some(*pid) != former => return *pid,
+                found => assert!(Instant::now() < deadline, "device processes: {found:?}"),
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Waits for the process to end.

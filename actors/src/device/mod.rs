@@ -1,38 +1,45 @@
-//! The actor of one life of one device. It builds its executor on its own thread and then turns the circle: plan a step, run it,
-//! tell the sessions. Between two steps it handles what has come in, so assignments and cancellations wait one step at most.
-//! All decisions are in [`DeviceCore`]; restarts are the supervisor's business.
+//! The actor of one life of one device. It stands between the device's inside (`inside.rs`) and everybody else: it passes orders
+//! in, and news out to sessions, scheduler and supervisor. The inside is on the actor's own thread, where the actor turns the
+//! circle (plan a step, run it, tell the sessions), or in a process of its own (`process`), which turns it there. Between two steps
+//! orders are carried out, so assignments and cancellations wait one step at most. Restarts are the supervisor's business.
 
-mod life;
+mod inside;
+mod process;
 mod report;
+
+pub use process::{ReadConstraint, Rebuilt, ServeError, serve as serve_device};
 
 use crate::bus::Bus;
 use crate::clock::Clock;
-use crate::config::{BuildExecutor, Hosting};
+use crate::config::{Hosting, Isolation};
 use crate::messages::{
     Assign, Cancel, DeviceDown, DeviceUp, LoadReport, Progress, Released, Retire, Snapshot,
 };
 use crate::pulse::SharedPulse;
 use actix::{
-    Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, MessageResult, Recipient,
+    Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, Recipient, ResponseFuture,
     WrapFuture,
 };
-use life::{Life, Route, Turn};
+use inside::{Inside, News, Order, panic_fault};
+use process::Process;
+use report::Route;
 use ropeteam_engine::batching::BatchLimits;
-use ropeteam_engine::device_core::{DeviceCore, DeviceSnapshot};
+use ropeteam_engine::device_core::{AssignError, DeviceSnapshot, Load};
 use ropeteam_engine::executor::{DeviceFault, FaultKind};
-use ropeteam_engine::ids::{DeviceId, Epoch};
+use ropeteam_engine::ids::{DeviceId, Epoch, SeqId};
 use ropeteam_engine::plan::StepPlan;
 use ropeteam_engine::time::Time;
-use std::any::Any;
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::oneshot;
 
 /// What a device actor is made of.
 pub(crate) struct DeviceSetup {
     pub device: DeviceId,
     pub epoch: Epoch,
-    pub build: BuildExecutor,
+    pub isolation: Isolation,
     pub batching: BatchLimits,
     pub prefix_cache: bool,
     pub hosting: Hosting,
@@ -54,18 +61,38 @@ pub(crate) struct DeviceLinks {
 /// One life of one device.
 pub(crate) struct Device {
     setup: DeviceSetup,
-    /// Gone once the life has ended; the executor's memory is free before the end is told.
-    life: Option<Life>,
-    /// A step is under way or its turn has been scheduled.
+    /// `None` once the life has ended: the executor's memory is free before the end is told.
+    place: Option<Place>,
+    routes: HashMap<SeqId, Route>,
+    /// Works handed in so far.
+    assigned: u64,
+    /// The load last told.
+    reported: Option<Load>,
+    /// The next turn has been scheduled, or a step is under way.
     turning: bool,
+    /// Who waits for a view.
+    viewers: Vec<oneshot::Sender<DeviceSnapshot>>,
+    /// Why the life ended, until its process is gone.
+    ending: Option<DeviceFault>,
+}
+
+/// Where the inside is.
+enum Place {
+    Here(Box<Inside>),
+    Process(Process),
 }
 
 impl Device {
     pub fn new(setup: DeviceSetup) -> Self {
         Device {
             setup,
-            life: None,
+            place: None,
+            routes: HashMap::new(),
+            assigned: 0,
+            reported: None,
             turning: false,
+            viewers: Vec::new(),
+            ending: None,
         }
     }
 
@@ -81,29 +108,43 @@ impl Device {
         let fault = match outcome {
             Ok(Ok(())) => return,
             Ok(Err(fault)) => fault,
-            Err(payload) => DeviceFault {
-                kind,
-                detail: panic_text(&*payload),
-            },
+            Err(payload) => panic_fault(kind, &*payload),
         };
         self.die(fault, ctx);
     }
 
     fn begin(&mut self, ctx: &mut Context<Self>) -> Result<(), DeviceFault> {
-        let setup = &self.setup;
-        let executor = (setup.build)(setup.epoch)?;
-        let capacity = executor.capacity();
-        let core = DeviceCore::new(setup.batching.clone(), capacity.clone(), setup.prefix_cache);
-        self.life = Some(Life::new(core, executor));
-        // Bound: once per life.
-        setup.links.up.do_send(DeviceUp {
-            device: setup.device,
-            epoch: setup.epoch,
-            capacity,
-            assign: ctx.address().recipient(),
-            cancel: ctx.address().recipient(),
-        });
-        Ok(())
+        match self.setup.isolation.clone() {
+            Isolation::Thread(build) => {
+                let setup = &self.setup;
+                let executor = build(setup.epoch)?;
+                let (batching, clock) = (setup.batching.clone(), setup.clock);
+                let inside = Inside::new(executor, batching, setup.prefix_cache, clock);
+                let capacity = inside.capacity();
+                self.place = Some(Place::Here(Box::new(inside)));
+                self.hear(News::Up(capacity), ctx)
+            }
+            Isolation::Process(spec) => {
+                self.place = Some(Place::Process(Process::start(&self.setup, &spec, ctx)?));
+                Ok(())
+            }
+        }
+    }
+
+    /// Hands an order in.
+    fn order(&mut self, order: Order, ctx: &mut Context<Self>) -> Result<(), DeviceFault> {
+        let news = match &mut self.place {
+            None => None,
+            Some(Place::Process(process)) => process.take(order)?,
+            Some(Place::Here(inside)) => {
+                let news = inside.take(order)?;
+                if inside.is_due() && !self.turning {
+                    self.schedule_turn(ctx);
+                }
+                news
+            }
+        };
+        news.map_or(Ok(()), |news| self.hear(news, ctx))
     }
 
     /// Has the next step come after everything that is in the mailbox now.
@@ -115,74 +156,109 @@ impl Device {
     }
 
     fn turn(&mut self, ctx: &mut Context<Self>) -> Result<(), DeviceFault> {
-        let Some(life) = &mut self.life else {
+        let Some(Place::Here(inside)) = &mut self.place else {
             return Ok(());
         };
-        match &self.setup.hosting {
-            Hosting::Threads => {
-                let turn = life.plan_and_run(self.setup.clock)?;
-                self.conclude(turn, ctx);
-            }
-            Hosting::Simulated { step_time } => {
-                let began = self.setup.clock.now();
-                match life.core.plan(began).cloned() {
-                    None => self.conclude(None, ctx),
-                    Some(plan) => {
-                        let time = step_time(self.setup.device, &plan);
-                        self.run_after(time, plan, began, ctx);
-                    }
+        let news = match &self.setup.hosting {
+            Hosting::Threads => inside.turn()?,
+            Hosting::Simulated { step_time } => match inside.plan() {
+                None => inside.rest(),
+                Some((began, plan)) => {
+                    let time = step_time(self.setup.device, &plan);
+                    self.run_after(time, plan, began, ctx);
+                    return Ok(());
                 }
-            }
-        }
-        Ok(())
+            },
+        };
+        self.conclude(news, ctx)
     }
 
     /// Runs a step whose time passes on tokio's clock. Waiting keeps the mailbox shut, as a busy thread would.
     fn run_after(&mut self, time: Duration, plan: StepPlan, began: Time, ctx: &mut Context<Self>) {
         let run = move |act: &mut Self, ctx: &mut Context<Self>| {
-            if let Some(life) = &mut act.life {
-                let turn = life.run(&plan, began, act.setup.clock)?;
-                act.conclude(Some(turn), ctx);
-            }
-            Ok(())
+            let Some(Place::Here(inside)) = &mut act.place else {
+                return Ok(());
+            };
+            let news = inside.run(&plan, began)?;
+            act.conclude(news, ctx)
         };
         let step = tokio::time::sleep(time).into_actor(self);
         ctx.wait(step.map(|(), act, ctx| act.survive(ctx, FaultKind::Panic, run)));
     }
 
-    fn conclude(&mut self, turn: Option<Turn>, ctx: &mut Context<Self>) {
+    /// The end of a turn on this thread.
+    fn conclude(&mut self, news: News, ctx: &mut Context<Self>) -> Result<(), DeviceFault> {
         if self.setup.pulse.is_ended() {
             // Abandoned while it was stuck: another life has its place, so it ends without a word.
-            self.life = None;
+            self.place = None;
             ctx.stop();
-            return;
+            return Ok(());
         }
-        match turn {
-            Some(mut turn) => {
-                let generated = turn.updates.iter().map(|u| u.tokens.len() as u32).sum();
-                self.deliver(std::mem::take(&mut turn.updates));
-                self.setup.pulse.beat(self.setup.clock.now());
-                self.report_load();
-                self.publish(&turn, generated);
-                self.schedule_turn(ctx);
-            }
-            None => {
-                self.turning = false;
-                // A core that has sequences and plans nothing for them would be stuck; the pulse shows it.
-                if self.life.as_ref().is_none_or(|life| life.core.is_idle()) {
+        self.turning = false;
+        let goes_on = matches!(news, News::Step(_));
+        self.hear(news, ctx)?;
+        if goes_on && !self.turning {
+            self.schedule_turn(ctx);
+        }
+        Ok(())
+    }
+
+    /// Passes news of the inside on.
+    fn hear(&mut self, news: News, ctx: &mut Context<Self>) -> Result<(), DeviceFault> {
+        match news {
+            // Bound: once per life.
+            News::Up(capacity) => self.setup.links.up.do_send(DeviceUp {
+                device: self.setup.device,
+                epoch: self.setup.epoch,
+                capacity,
+                assign: ctx.address().recipient(),
+                cancel: ctx.address().recipient(),
+            }),
+            News::Rejected { seq, why } => self.reject(seq, why),
+            News::Step(step) => self.report(step, ctx)?,
+            News::Load(load) => self.report_load(load),
+            News::Idle(load) => {
+                // News of a process may have crossed an assignment.
+                if load.assigned_total == self.assigned {
                     self.setup.pulse.rest();
                 }
-                self.report_load();
+                self.report_load(load);
             }
+            News::Snapshot(view) => {
+                for viewer in self.viewers.drain(..) {
+                    // Who has lost patience does not listen any more.
+                    let _ = viewer.send(view.clone());
+                }
+            }
+            News::Down(fault) => return Err(fault),
         }
+        Ok(())
+    }
+
+    fn reject(&mut self, seq: SeqId, why: AssignError) {
+        if let Some(route) = self.routes.get(&seq) {
+            // Bound: once per assignment.
+            route.session.do_send(Progress::Rejected { seq, why });
+        }
+        self.release(seq);
     }
 
     /// Ends this life: frees the executor, then tells the supervisor, who has the sessions told.
     fn die(&mut self, fault: DeviceFault, ctx: &mut Context<Self>) {
-        let life = self.life.take();
-        if catch_unwind(AssertUnwindSafe(|| drop(life))).is_err() {
-            tracing::error!(device = %self.setup.device, "dropping a failed executor panicked");
+        match self.place.take() {
+            Some(Place::Process(process)) => return self.end_process(process, fault, ctx),
+            // It is being waited for.
+            None if self.ending.is_some() => return,
+            place => {
+                if catch_unwind(AssertUnwindSafe(|| drop(place))).is_err() {
+                    tracing::error!(device = %self.setup.device, "dropping a failed executor panicked");
+                }
+            }
         }
+        self.tell_end(fault, ctx);
+    }
+
+    fn tell_end(&mut self, fault: DeviceFault, ctx: &mut Context<Self>) {
         self.setup.pulse.rest();
         let (device, epoch) = (self.setup.device, self.setup.epoch);
         // Bound: once per life.
@@ -193,42 +269,6 @@ impl Device {
         });
         ctx.stop();
     }
-}
-
-impl Life {
-    /// One turn of the circle; `None` when there is nothing to do.
-    fn plan_and_run(&mut self, clock: Clock) -> Result<Option<Turn>, DeviceFault> {
-        let began = clock.now();
-        let Some(plan) = self.core.plan(began) else {
-            return Ok(None);
-        };
-        let start = clock.now();
-        self.executor.step(plan, &mut self.output)?;
-        self.take_in(began, start, clock).map(Some)
-    }
-
-    /// The second half of a turn whose plan was made at `began`.
-    fn run(&mut self, plan: &StepPlan, began: Time, clock: Clock) -> Result<Turn, DeviceFault> {
-        self.executor.step(plan, &mut self.output)?;
-        self.take_in(began, began, clock)
-    }
-
-    /// Applies what the executor, at work since `start`, brought in a turn that began at `began`.
-    fn take_in(&mut self, began: Time, start: Time, clock: Clock) -> Result<Turn, DeviceFault> {
-        let end = clock.now();
-        let threads = self.executor.threads();
-        Ok(Turn {
-            updates: self.core.apply(&self.output, end, threads)?,
-            began,
-            executor_time: end.since(start),
-        })
-    }
-}
-
-fn panic_text(payload: &(dyn Any + Send)) -> String {
-    let text = payload.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-    format!("panicked: {}", text.unwrap_or("no message"))
 }
 
 impl Actor for Device {
@@ -243,25 +283,20 @@ impl Handler<Assign> for Device {
     type Result = ();
 
     fn handle(&mut self, Assign { work, session }: Assign, ctx: &mut Context<Self>) {
+        if self.place.is_none() {
+            return;
+        }
+        let route = Route {
+            session,
+            generated: 0,
+        };
+        self.routes.insert(work.seq, route);
+        self.assigned += 1;
+        if !self.setup.pulse.read().busy {
+            self.setup.pulse.beat(self.setup.clock.now());
+        }
         self.survive(ctx, FaultKind::Panic, |act, ctx| {
-            let Some(life) = &mut act.life else {
-                return Ok(());
-            };
-            let seq = work.seq;
-            let route = Route {
-                session: session.clone(),
-                generated: 0,
-            };
-            life.routes.insert(seq, route);
-            if let Err(why) = life.core.assign(work) {
-                // Bound: once per assignment.
-                session.do_send(Progress::Rejected { seq, why });
-                act.release(seq);
-            } else if !act.turning {
-                act.setup.pulse.beat(act.setup.clock.now());
-                act.schedule_turn(ctx);
-            }
-            Ok(())
+            act.order(Order::Assign(work), ctx)
         });
     }
 }
@@ -270,12 +305,9 @@ impl Handler<Cancel> for Device {
     type Result = ();
 
     fn handle(&mut self, Cancel { seq }: Cancel, ctx: &mut Context<Self>) {
-        self.survive(ctx, FaultKind::Panic, |act, _| {
-            act.release(seq);
-            if !act.turning {
-                act.report_load();
-            }
-            Ok(())
+        self.release(seq);
+        self.survive(ctx, FaultKind::Panic, |act, ctx| {
+            act.order(Order::Cancel(seq), ctx)
         });
     }
 }
@@ -284,25 +316,25 @@ impl Handler<Retire> for Device {
     type Result = ();
 
     fn handle(&mut self, Retire: Retire, ctx: &mut Context<Self>) {
-        let detail = "restart requested".to_owned();
-        self.die(
-            DeviceFault {
-                kind: FaultKind::Requested,
-                detail,
-            },
-            ctx,
-        );
+        self.survive(ctx, FaultKind::Panic, |act, ctx| {
+            act.order(Order::Retire, ctx)
+        });
     }
 }
 
 impl Handler<Snapshot<Option<DeviceSnapshot>>> for Device {
-    type Result = MessageResult<Snapshot<Option<DeviceSnapshot>>>;
+    type Result = ResponseFuture<Option<DeviceSnapshot>>;
 
     fn handle(
         &mut self,
         _: Snapshot<Option<DeviceSnapshot>>,
-        _: &mut Context<Self>,
+        ctx: &mut Context<Self>,
     ) -> Self::Result {
-        MessageResult(self.life.as_ref().map(|life| life.core.snapshot()))
+        let (viewer, view) = oneshot::channel();
+        self.viewers.push(viewer);
+        self.survive(ctx, FaultKind::Panic, |act, ctx| {
+            act.order(Order::Snapshot, ctx)
+        });
+        Box::pin(async { view.await.ok() })
     }
 }

@@ -1,27 +1,56 @@
 //! What a device tells after a step: tokens to the sessions, load to the scheduler, counts to whoever listens.
 
 use super::Device;
-use super::life::Turn;
+use super::inside::{Order, StepNews};
 use crate::mailing::by_session;
 use crate::messages::{LoadReport, Progress, Released};
-use ropeteam_engine::device_core::SeqUpdate;
+use actix::{Context, Recipient};
+use ropeteam_engine::device_core::{Load, SeqUpdate};
+use ropeteam_engine::executor::DeviceFault;
 use ropeteam_engine::ids::SeqId;
 use ropeteam_engine::observe::{Event, StepDone};
 use ropeteam_engine::scheduler;
 
+/// Where the news of a sequence goes.
+pub(super) struct Route {
+    pub session: Recipient<Progress>,
+    pub generated: u32,
+}
+
 impl Device {
+    /// Passes on what a step brought.
+    pub(super) fn report(
+        &mut self,
+        mut step: StepNews,
+        ctx: &mut Context<Self>,
+    ) -> Result<(), DeviceFault> {
+        let updates = std::mem::take(&mut step.updates);
+        let generated = updates.iter().map(|u| u.tokens.len() as u32).sum();
+        self.deliver(updates, ctx)?;
+        self.setup.pulse.beat(self.setup.clock.now());
+        self.report_load(step.load);
+        self.publish(step, generated);
+        Ok(())
+    }
+
     /// Sends each session its part of the step's news, in one message.
-    pub(super) fn deliver(&mut self, updates: Vec<SeqUpdate>) {
-        let Some(life) = &mut self.life else { return };
+    fn deliver(
+        &mut self,
+        updates: Vec<SeqUpdate>,
+        ctx: &mut Context<Self>,
+    ) -> Result<(), DeviceFault> {
+        let routes = &mut self.routes;
         let routed = updates.into_iter().filter_map(|update| {
-            let route = life.routes.get_mut(&update.seq)?;
+            let route = routes.get_mut(&update.seq)?;
             route.generated += update.tokens.len() as u32;
             Some((route.session.clone(), update))
         });
         for (session, updates) in by_session(routed) {
             let open = session.connected();
-            let ended = |u: &&SeqUpdate| !open || u.finish.is_some();
-            let ended: Vec<SeqId> = updates.iter().filter(ended).map(|u| u.seq).collect();
+            let seqs: Vec<_> = updates
+                .iter()
+                .map(|u| (u.seq, u.finish.is_some()))
+                .collect();
             let (device, epoch) = (self.setup.device, self.setup.epoch);
             // Bound: once per step and session.
             session.do_send(Progress::Step {
@@ -29,17 +58,21 @@ impl Device {
                 epoch,
                 updates,
             });
-            for seq in ended {
-                self.release(seq);
+            for (seq, finished) in seqs {
+                if finished {
+                    self.release(seq);
+                } else if !open {
+                    self.release(seq);
+                    self.order(Order::Cancel(seq), ctx)?;
+                }
             }
         }
+        Ok(())
     }
 
     /// Forgets a sequence that has ended here, or that nobody wants.
     pub(super) fn release(&mut self, seq: SeqId) {
-        let Some(life) = &mut self.life else { return };
-        life.core.cancel(seq);
-        let Some(route) = life.routes.remove(&seq) else {
+        let Some(route) = self.routes.remove(&seq) else {
             return;
         };
         // Bound: once per assignment, since the route is gone now.
@@ -54,37 +87,35 @@ impl Device {
             }));
     }
 
-    pub(super) fn report_load(&mut self) {
-        let Some(life) = &mut self.life else { return };
-        let (device, epoch) = (self.setup.device, self.setup.epoch);
-        let load = life.core.load();
-        if load != life.reported {
-            life.reported = load;
-            // Bound: once per step at most, and when an idle device gets a cancellation.
-            self.setup.links.load.do_send(LoadReport {
-                device,
-                epoch,
-                load,
-            });
+    /// Tells the scheduler how full the device is, if that changed.
+    pub(super) fn report_load(&mut self, load: Load) {
+        if self.reported.replace(load) == Some(load) {
+            return;
         }
+        let (device, epoch) = (self.setup.device, self.setup.epoch);
+        // Bound: once per step at most, and when an idle device gets a cancellation.
+        self.setup.links.load.do_send(LoadReport {
+            device,
+            epoch,
+            load,
+        });
     }
 
-    pub(super) fn publish(&self, turn: &Turn, generated_tokens: u32) {
-        let Some(life) = &self.life else { return };
+    fn publish(&self, step: StepNews, generated_tokens: u32) {
         let (device, epoch) = (self.setup.device, self.setup.epoch);
-        let stats = life.core.step_stats();
+        let stats = step.stats;
         if !stats.preempted.is_empty() {
-            let seqs = stats.preempted.clone();
+            let seqs = stats.preempted;
             self.setup.bus.publish(Event::Preempted { device, seqs });
         }
-        let whole = self.setup.clock.now().since(turn.began);
+        let whole = self.setup.clock.now().since(step.began);
         self.setup.bus.publish(Event::StepDone(StepDone {
             device,
             epoch,
             counts: stats.counts,
             generated_tokens,
-            duration: turn.executor_time,
-            engine_duration: whole.saturating_sub(turn.executor_time),
+            duration: step.executor_time,
+            engine_duration: whole.saturating_sub(step.executor_time),
         }));
     }
 }

@@ -19,6 +19,7 @@ use crate::session::{Session, SessionParts};
 use crate::state::{EngineState, Limits};
 use crate::supervisor::{Supervisor, SupervisorParts};
 use actix::{Actor, Addr, Arbiter, ArbiterHandle, System};
+use ropeteam_engine::executor::DeviceFault;
 use ropeteam_engine::ids::DeviceId;
 use ropeteam_engine::observe::Event;
 use ropeteam_engine::request::GenerateRequest;
@@ -196,6 +197,21 @@ impl Engine {
         let mut state = self.shared.state.clone();
         let settled = |s: &EngineState| s.is_ready() || s.is_hopeless() || s.draining;
         state.wait_for(settled).await.is_ok_and(|s| s.is_ready())
+    }
+
+    /// Waits until a device is up, or one failed before: what a program that has just started an engine wants to know.
+    ///
+    /// # Errors
+    /// The failure; the device is started again all the same, for as long as its budget lasts.
+    pub async fn first_life(&self) -> Result<(), DeviceFault> {
+        let mut state = self.shared.state.clone();
+        let settled = |s: &EngineState| s.is_ready() || s.last_fault.is_some() || s.draining;
+        let state = state.wait_for(settled).await;
+        let fault = state.ok().filter(|s| !s.is_ready());
+        match fault.and_then(|s| s.last_fault.clone()) {
+            Some(fault) => Err(fault),
+            None => Ok(()),
+        }
     }
 
     /// Listens to all events from now on.

@@ -136,7 +136,7 @@ impl Handler<DeviceDown> for Scheduler {
         }
         let lost = self.core.device_down(device, epoch);
         self.devices.remove(&device);
-        self.update_state(|_| {});
+        self.update_state(|state| state.last_fault = Some(fault.clone()));
         self.parts.bus.publish(Event::DeviceDied {
             device,
             epoch,

@@ -151,7 +151,7 @@ pub(crate) fn assign_error(error: AssignError) -> RequestError {
             what: "prompt",
             given,
             limit,
-            which,
+            which: which.as_str(),
         },
         other => RequestError::Device(other.to_string()),
     }

@@ -13,7 +13,7 @@ pub use report::{DeviceSnapshot, Load, SeqState, SeqView, StepCounts, StepStats}
 pub use update::{SeqStarted, SeqUpdate};
 
 use crate::batching::BatchLimits;
-use crate::executor::{Capacity, DeviceFault, ForkJoin};
+use crate::executor::{Capacity, DeviceFault, ForkJoin, LimitKind};
 use crate::ids::{BlockId, SeqId, TokenId};
 use crate::kv::KvSpace;
 use crate::pace::{StepLoad, StepPace};
@@ -22,6 +22,7 @@ use crate::sampling::Sampler;
 use crate::time::Time;
 use crate::work::Work;
 use sequence::Sequence;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 /// The state of one device in one of its lives. A restart makes a new core.
@@ -56,7 +57,7 @@ pub struct DeviceCore {
 }
 
 /// Why a work was not taken.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum AssignError {
     /// It can never fit: prompt, output so far and one more token are over a limit.
     #[error("a sequence of {given} tokens is over the limit of {limit} tokens ({which})")]
@@ -65,8 +66,8 @@ pub enum AssignError {
         given: usize,
         /// Tokens possible.
         limit: usize,
-        /// Which limit: "the model's length limit" or "the KV pool".
-        which: &'static str,
+        /// Which limit.
+        which: LimitKind,
     },
     /// Its prompt is empty.
     #[error("the prompt is empty")]
@@ -77,6 +78,9 @@ pub enum AssignError {
     /// The device has it already.
     #[error("sequence {0} is here already")]
     Duplicate(SeqId),
+    /// It has to obey a constraint that cannot be told to another process, and the device runs in one.
+    #[error("its constraint cannot be told to the device's process")]
+    Constraint,
 }
 
 /// An invariant does not hold; for tests and for operators.

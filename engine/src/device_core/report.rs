@@ -37,7 +37,7 @@ impl Load {
 }
 
 /// Counts of a step.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepCounts {
     /// Prompt (and replayed) tokens computed.
     pub prefill_tokens: u32,
@@ -60,7 +60,7 @@ pub struct StepCounts {
 }
 
 /// What the planned step holds; also what had to give way for it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepStats {
     /// What there is to count.
     pub counts: StepCounts,
@@ -77,7 +77,7 @@ impl StepStats {
 }
 
 /// A view of a whole device core for people.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeviceSnapshot {
     /// How full it is.
     pub load: Load,
@@ -94,7 +94,7 @@ pub struct DeviceSnapshot {
 }
 
 /// One sequence on a device.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeqView {
     /// The sequence.
     pub seq: SeqId,
@@ -111,7 +111,7 @@ pub struct SeqView {
 }
 
 /// What a sequence on a device is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SeqState {
     /// Assigned, holds no blocks yet.

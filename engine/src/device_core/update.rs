@@ -3,9 +3,10 @@
 use crate::ids::SeqId;
 use crate::time::Time;
 use crate::work::{DeviceFinish, PromptTokenLogprob, SampledToken};
+use serde::{Deserialize, Serialize};
 
 /// News of one sequence after one step. Sequences without news (a prompt that goes on) have none.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SeqUpdate {
     /// The sequence.
     pub seq: SeqId,
@@ -21,7 +22,7 @@ pub struct SeqUpdate {
 }
 
 /// When and how a device began with a sequence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeqStarted {
     /// When its first step was planned.
     pub at: Time,

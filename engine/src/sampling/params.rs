@@ -2,9 +2,10 @@
 
 use super::temperature::GREEDY_BELOW;
 use crate::ids::TokenId;
+use serde::{Deserialize, Serialize};
 
 /// How the next token is chosen. Fields are documented with their neutral value, which switches them off.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SamplingParams {
     /// Divides the logits; 0 is greedy. Neutral: 1.
     pub temperature: f32,

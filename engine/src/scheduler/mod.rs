@@ -87,7 +87,7 @@ impl SchedulerCore {
             Some(limit) if given >= limit.tokens as usize => Err(Refusal::TooLong {
                 given,
                 limit: limit.tokens.saturating_sub(1) as usize,
-                which: limit.which,
+                which: limit.which.as_str(),
             }),
             _ => Ok(()),
         }

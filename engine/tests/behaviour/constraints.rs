@@ -46,6 +46,10 @@ impl Constraint for Rising {
             asked: 0,
         })
     }
+
+    fn source(&self) -> Option<Arc<str>> {
+        None
+    }
 }
 
 impl ConstraintState for RisingState {

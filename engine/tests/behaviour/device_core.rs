@@ -3,6 +3,7 @@
 use crate::toy::{Outcomes, ToyDevice, capacity, solo, solo_with, work};
 use ropeteam_engine::batching::{BatchLimits, SelectBatch};
 use ropeteam_engine::device_core::{AssignError, SeqState};
+use ropeteam_engine::executor::LimitKind;
 use ropeteam_engine::ids::{SeqId, TokenId};
 use ropeteam_engine::plan::{ChunkResult, StepOutput, Want};
 use ropeteam_engine::time::Time;
@@ -39,7 +40,7 @@ fn what_can_never_fit_is_refused_with_the_numbers_and_what_just_fits_runs() {
     let expected = AssignError::TooLong {
         given: 129,
         limit: 128,
-        which: "the KV pool",
+        which: LimitKind::Pool,
     };
     assert_eq!(refused, expected);
     device.core.assign(work(2, &prompt(127), 1)).unwrap();

@@ -2,7 +2,7 @@
 //! next one is made.
 
 use super::masks::MaskThreads;
-use super::{GrammarError, first_lines};
+use super::{GrammarError, GrammarSpec, first_lines};
 use llguidance::{Matcher, TokenParser};
 use ropeteam_engine::constraint::{Constraint, ConstraintFailed, ConstraintState, TokenMask};
 use ropeteam_engine::ids::TokenId;
@@ -15,14 +15,20 @@ pub(super) struct Compiled {
     beginning: Arc<Mutex<Matcher>>,
     first_mask: TokenMask,
     masks: MaskThreads,
+    /// What it was made of.
+    source: Arc<str>,
 }
 
 impl Compiled {
-    /// Of a fresh parser.
+    /// Of a fresh parser for `spec`.
     ///
     /// # Errors
     /// When nothing can be generated with it.
-    pub fn new(parser: TokenParser, masks: MaskThreads) -> Result<Self, GrammarError> {
+    pub fn new(
+        spec: &GrammarSpec,
+        parser: TokenParser,
+        masks: MaskThreads,
+    ) -> Result<Self, GrammarError> {
         let mut matcher = Matcher::new(Ok(parser));
         let first_mask = next_mask(&mut matcher, &[]).map_err(|why| {
             GrammarError::Invalid(format!("no text satisfies it ({})", first_lines(&why)))
@@ -31,6 +37,7 @@ impl Compiled {
             beginning: Arc::new(Mutex::new(matcher)),
             first_mask,
             masks,
+            source: spec.source().into(),
         })
     }
 }
@@ -55,6 +62,10 @@ impl Constraint for Compiled {
             progress: Progress::Waiting(made),
             masks: self.masks.clone(),
         })
+    }
+
+    fn source(&self) -> Option<Arc<str>> {
+        Some(self.source.clone())
     }
 }
 

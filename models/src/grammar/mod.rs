@@ -104,6 +104,14 @@ impl Grammars {
         Ok(compiled)
     }
 
+    /// Compiles what a constraint of the same model gave as its [`source`](Constraint::source), maybe in another process.
+    ///
+    /// # Errors
+    /// As [`compile`](Self::compile), and for a text that is no source.
+    pub fn compile_source(&self, source: &str) -> Result<Arc<dyn Constraint>, GrammarError> {
+        self.compile(&GrammarSpec::from_source(source)?)
+    }
+
     fn open_workshop(&self) -> Result<Workshop, GrammarError> {
         Ok(Workshop {
             factory: vocabulary::factory(&*self.codec, &self.eos_ids)?,
@@ -133,7 +141,7 @@ impl Workshop {
     fn compile(&self, spec: &GrammarSpec) -> Result<Compiled, GrammarError> {
         let parser = self.factory.create_parser(spec.grammar()?);
         let parser = parser.map_err(|error| GrammarError::Invalid(first_lines(&error)))?;
-        Compiled::new(parser, self.masks.clone())
+        Compiled::new(spec, parser, self.masks.clone())
     }
 }
 

@@ -3,9 +3,10 @@
 
 use super::{GrammarError, NESTING_MAX, TEXT_BYTES_MAX, ebnf, schema};
 use llguidance::api::TopLevelGrammar;
+use serde::{Deserialize, Serialize};
 
 /// What an output must obey.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum GrammarSpec {
     /// A JSON value that satisfies a schema.
     Json {
@@ -24,7 +25,7 @@ pub enum GrammarSpec {
 }
 
 /// What may stand between the parts of a JSON value.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Whitespace {
     /// Nothing, a blank, or a line break with a short indent: enough for the styles that models have, and never without end.
     #[default]
@@ -51,6 +52,16 @@ impl GrammarSpec {
             schema: r#"{"type":"object"}"#.to_owned(),
             whitespace: Whitespace::default(),
         }
+    }
+
+    /// Itself as a text, for another process.
+    pub(super) fn source(&self) -> String {
+        serde_json::to_string(self).expect("texts and lists of texts have a JSON form")
+    }
+
+    /// From what [`source`](Self::source) wrote.
+    pub(super) fn from_source(source: &str) -> Result<Self, GrammarError> {
+        serde_json::from_str(source).map_err(|error| GrammarError::Invalid(error.to_string()))
     }
 
     pub(super) fn check_size(&self) -> Result<(), GrammarError> {

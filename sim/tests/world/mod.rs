@@ -7,7 +7,7 @@
 use actix::System;
 use futures_util::StreamExt;
 use ropeteam_actors::generation::{GenerateEvent, Generation, RequestError, Usage};
-use ropeteam_actors::{DeviceSpec, Engine, EngineConfig, EngineParts, Hosting};
+use ropeteam_actors::{DeviceSpec, Engine, EngineConfig, EngineParts, Hosting, Isolation};
 use ropeteam_engine::executor::{Capacity, StepExecutor};
 use ropeteam_engine::ids::{DeviceId, TokenId};
 use ropeteam_engine::request::{FinishReason, GenerateRequest, Prompt, StopRules};
@@ -95,12 +95,12 @@ impl World {
             let (capacity, plan) = (self.capacity.clone(), plan.clone());
             DeviceSpec {
                 id: DeviceId(i as u16),
-                build: Arc::new(move |_| {
+                isolation: Isolation::Thread(Arc::new(move |_| {
                     let inner = Box::new(SimExecutor::new(capacity.clone(), 7));
                     let faulty = Box::new(FaultyExecutor::new(inner, plan.clone()));
                     let slow = DelayedExecutor::new(faulty, Arc::new(move |_| delay));
                     Ok(Box::new(slow) as Box<dyn StepExecutor>)
-                }),
+                })),
             }
         };
         EngineParts {

@@ -18,7 +18,7 @@ use actix_web::middleware::from_fn;
 use actix_web::test::{TestRequest, call_service, init_service};
 use actix_web::web::Data;
 use actix_web::{App, http::Method};
-use ropeteam_actors::{DeviceSpec, Engine, EngineConfig, EngineParts};
+use ropeteam_actors::{DeviceSpec, Engine, EngineConfig, EngineParts, Isolation};
 use ropeteam_engine::executor::Capacity;
 use ropeteam_engine::ids::DeviceId;
 use ropeteam_engine::sampling::SamplingParams;
@@ -63,7 +63,7 @@ async fn serving_state(step: Duration) -> Data<AppState> {
         eos_ids: vec![END_OF_TEXT],
         devices: vec![DeviceSpec {
             id: DeviceId(0),
-            build: Arc::new(build),
+            isolation: Isolation::Thread(Arc::new(build)),
         }],
     };
     let engine = Engine::start(EngineConfig::default(), parts).expect("an engine");
