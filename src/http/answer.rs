@@ -28,6 +28,14 @@ pub struct Choice {
     pub usage: Usage,
 }
 
+impl Choice {
+    /// Mean log-probability of its tokens, as far as they are known.
+    pub fn mean_logprob(&self) -> f32 {
+        let sum: f32 = self.tokens.iter().filter_map(|token| token.logprob).sum();
+        sum / self.tokens.len().max(1) as f32
+    }
+}
+
 /// A choice that has not ended yet.
 #[derive(Default)]
 struct Growing {

@@ -6,7 +6,7 @@
 //! | `body.rs`, `json.rs`, `request_id.rs`, `auth.rs` | the way in, the same for all dialects |
 //! | `submit.rs`, `answer.rs`, `sse.rs` | the way to the engine and back, the same for all dialects |
 //! | `refusal.rs` | every failure, before a dialect gives it its shape |
-//! | `openai/`, `tgi/`, `articles.rs` | the dialects: wire types stay in their own |
+//! | `openai/`, `tgi/`, `mindie/`, `articles.rs` | the dialects: wire types stay in their own |
 //! | `management.rs`, `metrics_page.rs`, `request_log.rs` | what operators read |
 //!
 //! To add a dialect, add its file and its lines in [`serving_routes`].
@@ -20,6 +20,7 @@ pub mod grammar;
 pub mod json;
 pub mod management;
 pub mod metrics_page;
+pub mod mindie;
 pub mod openai;
 pub mod refusal;
 pub mod request_id;
@@ -68,9 +69,36 @@ pub fn serving_routes(routes: &mut ServiceConfig) {
         .service(post("/tokenize", tgi::tokenize::route))
         .service(get("/info", tgi::info::route))
         .service(get("/ping", management::health))
+        .configure(mindie_routes)
         .service(post("/v1/generate", articles::generate))
         .service(get("/v1/stream", articles::stream))
         .configure(shared_routes);
+}
+
+/// What MindIE has on the inference port beside TGI's and OpenAI's routes.
+fn mindie_routes(routes: &mut ServiceConfig) {
+    routes
+        .service(post("/infer", mindie::infer::route))
+        .service(post("/infer_token", mindie::infer::route))
+        .service(post("/v1/tokenizer", mindie::tokenizer::route))
+        .service(get("/v2", mindie::models::server));
+    for model in [
+        "/v2/models/{model}",
+        "/v2/models/{model}/versions/{version}",
+    ] {
+        let at = |rest: &str| format!("{model}{rest}");
+        routes
+            .service(get(&at(""), mindie::models::model))
+            .service(get(&at("/config"), mindie::models::config))
+            .service(get(&at("/ready"), mindie::models::ready))
+            .service(post(&at("/generate"), mindie::triton::generate))
+            .service(post(
+                &at("/generate_stream"),
+                mindie::triton::generate_stream,
+            ))
+            .service(post(&at("/infer"), mindie::triton_tokens::route))
+            .service(post(&at("/stopInfer"), mindie::triton::stop));
+    }
 }
 
 /// The management port.
@@ -90,7 +118,7 @@ fn shared_routes(routes: &mut ServiceConfig) {
         .default_service(web::to(no_such_route));
 }
 
-fn post<H, A>(path: &'static str, handler: H) -> Resource
+fn post<H, A>(path: &str, handler: H) -> Resource
 where
     H: Handler<A>,
     A: FromRequest + 'static,
@@ -99,7 +127,7 @@ where
     resource(path, "POST").route(web::post().to(handler))
 }
 
-fn get<H, A>(path: &'static str, handler: H) -> Resource
+fn get<H, A>(path: &str, handler: H) -> Resource
 where
     H: Handler<A>,
     A: FromRequest + 'static,
@@ -114,7 +142,7 @@ fn read() -> actix_web::Route {
 }
 
 /// A resource that answers other methods than `allowed` with 405.
-fn resource(path: &'static str, allowed: &'static str) -> Resource {
+fn resource(path: &str, allowed: &'static str) -> Resource {
     web::resource(path).default_service(web::to(move |request: HttpRequest| async move {
         let mut response = match *request.method() {
             Method::OPTIONS => HttpResponse::NoContent().finish(),
@@ -143,8 +171,11 @@ async fn no_such_route(request: HttpRequest) -> HttpResponse {
 
 /// A refusal in the shape of the dialect that the path belongs to.
 fn told(request: &HttpRequest, refusal: &Refusal) -> HttpResponse {
-    match request.path().starts_with("/v1/") {
-        true => openai::error::response(refusal),
-        false => tgi::error::response(refusal),
+    match request.path() {
+        path if path.starts_with("/v2") || path.starts_with("/infer") => {
+            mindie::error::response(refusal)
+        }
+        path if path.starts_with("/v1/") => openai::error::response(refusal),
+        _ => tgi::error::response(refusal),
     }
 }

@@ -5,6 +5,7 @@
 use super::auth::ApiKeys;
 use super::chat_parts::AnswerForm;
 use super::grammar::GrammarDesk;
+use super::mindie::Stoppable;
 use super::refusal::Refusal;
 use super::request_log::RequestLog;
 use super::wall_clock::unix_seconds;
@@ -31,6 +32,8 @@ pub struct AppState {
     pub metrics: Option<PrometheusHandle>,
     /// One line per request; `None` when switched off.
     pub request_log: Option<RequestLog>,
+    /// Running requests that a call of MindIE's `stopInfer` may end.
+    pub stoppable: Stoppable,
     /// When the process started, for `created` in model lists.
     pub started: SystemTime,
     draining: AtomicBool,
@@ -89,6 +92,10 @@ pub struct Limits {
     pub max_best_of: u32,
     /// Most stop sequences on the TGI routes.
     pub max_stop_sequences: usize,
+    /// Most sequences that one step prefills; only told.
+    pub max_prefill_batch_size: u32,
+    /// Most prompt tokens that one step prefills; only told.
+    pub max_prefill_tokens: u32,
 }
 
 impl Default for Limits {
@@ -98,6 +105,8 @@ impl Default for Limits {
             max_concurrent_requests: 128,
             max_best_of: 2,
             max_stop_sequences: 4,
+            max_prefill_batch_size: 32,
+            max_prefill_tokens: 1024,
         }
     }
 }
@@ -139,6 +148,7 @@ impl AppState {
             keys: ApiKeys::none(),
             metrics: None,
             request_log: None,
+            stoppable: Stoppable::default(),
             started: SystemTime::now(),
             draining: AtomicBool::new(false),
         }

@@ -74,6 +74,19 @@ pub fn start(serving: &Serving, requests: Vec<GenerateRequest>, log: LogLine) ->
     Running::new(prompts.collect(), choices, log)
 }
 
+/// Starts one request, to be streamed until `stop` comes about.
+pub fn start_until(
+    serving: &Serving,
+    request: GenerateRequest,
+    stop: impl Future<Output = ()> + 'static,
+    log: LogLine,
+) -> Running {
+    let choices = request.choices;
+    let events = serving.engine.generate(request).take_until(Box::pin(stop));
+    let tagged: TaggedEvents = Box::pin(events.map(|event| (0, event)));
+    Running::new(vec![tagged], choices, log)
+}
+
 /// How streams of this server are kept alive.
 pub fn keep_alive(state: &AppState, serving: &Serving) -> KeepAlive {
     let engine = serving.engine.clone();

@@ -116,6 +116,8 @@ fn limits(config: &Config) -> Limits {
     Limits {
         max_body_bytes: server.max_body_bytes,
         max_concurrent_requests: server.max_queue + running as usize,
+        max_prefill_batch_size: model.max_prefill_batch_size,
+        max_prefill_tokens: model.max_prefill_tokens,
         ..Limits::default()
     }
 }

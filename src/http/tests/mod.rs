@@ -1,6 +1,7 @@
 //! The routes against a real engine on the simulated device: what is on the wire, field by field.
 
 mod articles;
+mod mindie;
 mod openai;
 mod operations;
 mod sockets;

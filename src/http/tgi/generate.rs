@@ -7,12 +7,13 @@ use super::parameters::{Caller, Request, check_unknown};
 use super::wire::{Generated, Show};
 use crate::http::answer::{self, Answer};
 use crate::http::json::parse;
+use crate::http::mindie::prompt;
 use crate::http::refusal::Refusal;
 use crate::http::request_log::LogLine;
 use crate::http::state::{AppState, Serving};
 use crate::http::{body, request_id, sse, submit};
 use actix_web::http::header::{HeaderName, HeaderValue};
-use actix_web::web::{Data, Payload};
+use actix_web::web::{Bytes, Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use std::time::{Duration, Instant};
 
@@ -30,7 +31,7 @@ enum Route {
     Either,
 }
 
-/// Answers `POST /generate`.
+/// Answers `POST /generate`. A body with a `prompt` is MindIE's other form of it.
 pub async fn generate(
     request: HttpRequest,
     payload: Payload,
@@ -62,27 +63,41 @@ async fn route(
 ) -> HttpResponse {
     let id = request_id::of(&request);
     let mut log = LogLine::new(state.request_log.as_ref(), &id, name);
-    match answer(route, &request, payload, &state, &mut log).await {
-        Ok(response) => response,
-        Err(refusal) => {
-            log.refused(&refusal);
-            error::response(&refusal)
+    let answer = match receive(&request, payload, &state).await {
+        Ok((tenant, bytes)) if route == Route::Whole && prompt::is_asked_in(&bytes) => {
+            return prompt::respond(&request, tenant, bytes, &state, &mut log).await;
         }
-    }
+        Ok((tenant, bytes)) => answer(route, &request, tenant, &bytes, &state, &mut log).await,
+        Err(refusal) => Err(refusal),
+    };
+    answer.unwrap_or_else(|refusal| {
+        log.refused(&refusal);
+        error::response(&refusal)
+    })
+}
+
+/// Who asks, and the body.
+async fn receive(
+    request: &HttpRequest,
+    payload: Payload,
+    state: &AppState,
+) -> Result<(String, Bytes), Refusal> {
+    let tenant = state.keys.tenant(request)?;
+    state.serving()?;
+    Ok((tenant, body::read_json(request, payload, state).await?))
 }
 
 async fn answer(
     route: Route,
     request: &HttpRequest,
-    payload: Payload,
+    tenant: String,
+    bytes: &[u8],
     state: &AppState,
     log: &mut LogLine,
 ) -> Result<HttpResponse, Refusal> {
-    let tenant = state.keys.tenant(request)?;
     let serving = state.serving()?;
-    let bytes = body::read_json(request, payload, state).await?;
-    let parsed = parse::<Request>(&bytes)?;
-    let unknown = check_unknown(&bytes, parsed.ignored)?;
+    let parsed = parse::<Request>(bytes)?;
+    let unknown = check_unknown(bytes, parsed.ignored)?;
     let asked = parsed.value;
     log.prompt(|| asked.inputs.clone());
     let call = Call {

@@ -136,16 +136,11 @@ fn other(choice: &Choice, started: &Started, show: &Show<'_>) -> BestOfSequence 
 fn best_index(choices: &[Choice]) -> usize {
     let mut best = 0;
     for (index, choice) in choices.iter().enumerate() {
-        if mean_logprob(choice) > mean_logprob(&choices[best]) {
+        if choice.mean_logprob() > choices[best].mean_logprob() {
             best = index;
         }
     }
     best
-}
-
-fn mean_logprob(choice: &Choice) -> f32 {
-    let sum: f32 = choice.tokens.iter().filter_map(|token| token.logprob).sum();
-    sum / choice.tokens.len().max(1) as f32
 }
 
 fn tokens(tokens: &[TokenOut], text: &dyn TextCodec) -> Vec<Token> {
