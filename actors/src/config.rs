@@ -28,6 +28,10 @@ pub struct EngineConfig {
     pub request_timeout: Duration,
     /// A sequence that was interrupted so many times ends with `DeviceError`: it may be what kills the devices.
     pub max_interruptions: u32,
+    /// Longest prompt in tokens; `None`: what the length limit leaves.
+    pub max_prompt_tokens: Option<u32>,
+    /// No choice gets more tokens than this, whatever its request asks for.
+    pub max_output_tokens: Option<u32>,
     /// Events a client may leave unread per choice; one that falls further behind is cancelled.
     pub client_buffer: usize,
     /// Events the slowest subscriber of the bus may leave unread before it loses the oldest.
@@ -51,6 +55,8 @@ impl Default for EngineConfig {
             queue_timeout: Some(Duration::from_secs(60)),
             request_timeout: Duration::from_secs(600),
             max_interruptions: 3,
+            max_prompt_tokens: None,
+            max_output_tokens: None,
             client_buffer: 4096,
             bus_buffer: 8192,
             session_threads: 1,

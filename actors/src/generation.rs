@@ -181,7 +181,7 @@ pub enum RequestError {
         given: usize,
         /// Tokens possible.
         limit: usize,
-        /// Which limit: "the model's length limit" or "the KV pool".
+        /// Which limit: "the model's length limit", "the limit of prompts" or "the KV pool".
         which: &'static str,
     },
     /// The request itself is wrong.

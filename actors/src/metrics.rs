@@ -244,6 +244,9 @@ fn record_phases(request: &FinishedRequest) {
     if let (Some(queue), Some(first)) = (queue, first) {
         histogram!(m::PREFILL_TIME.name).record(first.saturating_sub(queue));
     }
+    if let (Some(queue), Some(last)) = (queue, last) {
+        histogram!(m::INFERENCE_TIME.name).record(last.saturating_sub(queue));
+    }
     if let (Some(first), Some(last)) = (first, last) {
         let decode = last.saturating_sub(first);
         histogram!(m::DECODE_TIME.name).record(decode);

@@ -2,15 +2,19 @@
 
 use super::flags::{ConfigFlags, Serving};
 use super::output;
-use crate::config::{check_file, reference, resolve, to_json, to_text};
+use crate::config::{Note, check_file, reference, resolve, to_json, to_text};
 use crate::exit::Exit;
 use crate::start_error::StartError;
-use std::path::PathBuf;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+/// Widest column of fields or values.
+const COLUMN_MAX: usize = 72;
 
 /// What to do with the configuration.
 #[derive(Debug, clap::Subcommand)]
 pub enum ConfigCommand {
-    /// Check a configuration file
+    /// Check a configuration file; of one of MindIE's, show what each field becomes
     Check {
         /// The file
         file: PathBuf,
@@ -34,8 +38,8 @@ pub enum ConfigCommand {
 pub fn run(command: ConfigCommand) -> Result<Exit, StartError> {
     match command {
         ConfigCommand::Check { file } => {
-            check_file(&file)?;
-            output::print(&format!("{}: good\n", file.display()))?;
+            let notes = check_file(&file)?;
+            output::print(&checked(&file, &notes))?;
         }
         ConfigCommand::Show { json, flags } => {
             let resolved = resolve(flags.into_inputs())?;
@@ -51,4 +55,23 @@ pub fn run(command: ConfigCommand) -> Result<Exit, StartError> {
         ConfigCommand::Reference => output::print(&reference())?,
     }
     Ok(Exit::Done)
+}
+
+/// That a file is good and, if it is MindIE's, what became of each field.
+fn checked(file: &Path, notes: &[Note]) -> String {
+    let mut text = format!("{}: good\n", file.display());
+    let widest = |of: fn(&Note) -> &str| {
+        let widths = notes.iter().map(|note| of(note).chars().count());
+        widths.max().unwrap_or(0).min(COLUMN_MAX)
+    };
+    let (fields, values) = (widest(|note| &note.field), widest(|note| &note.value));
+    for Note {
+        field,
+        value,
+        became,
+    } in notes
+    {
+        let _ = writeln!(text, "  {field:<fields$}  {value:<values$}  {became}");
+    }
+    text
 }

@@ -1,6 +1,7 @@
 //! Reads a configuration file: strict JSON, every key known and set once. What the values mean is `resolve`'s business.
 
 use super::error::{ConfigError, Place};
+use super::mindie::{self, Translated};
 use super::options::{NOT_OFFERED, OPTIONS, OptionSpec, option};
 use super::strict_json;
 use serde_json::Value;
@@ -16,15 +17,19 @@ pub struct FileSetting {
     pub value: Value,
 }
 
-/// Reads the options that `bytes`, the content of `file`, set. Options stand in their section or, in a flat file, at the top.
+/// Reads the options that `bytes`, the content of `file`, set. Options stand in their section or, in a flat file, at the top; a file of
+/// MindIE's is put into our terms.
 ///
 /// # Errors
 /// The first thing wrong with it.
-pub fn read(file: &Path, bytes: &[u8]) -> Result<Vec<FileSetting>, ConfigError> {
+pub fn read(file: &Path, bytes: &[u8]) -> Result<Translated, ConfigError> {
     let top = strict_json::object(bytes).map_err(|problem| ConfigError::File {
         file: file.to_owned(),
         problem,
     })?;
+    if mindie::is_known_by(&top) {
+        return mindie::translate(file, top);
+    }
     let mut settings: Vec<FileSetting> = Vec::new();
     for (key, value) in top {
         match value {
@@ -36,7 +41,10 @@ pub fn read(file: &Path, bytes: &[u8]) -> Result<Vec<FileSetting>, ConfigError> 
             value => settings.push(setting(file, None, &key, value, &settings)?),
         }
     }
-    Ok(settings)
+    Ok(Translated {
+        settings,
+        notes: Vec::new(),
+    })
 }
 
 fn setting(

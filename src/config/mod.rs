@@ -1,8 +1,10 @@
-//! The configuration: what can be set (`options`), read from a file (`file`), and which setting wins (`resolve`).
+//! The configuration: what can be set (`options`), read from a file (`file`, or
+//! MindIE's own: `mindie`), and which setting wins (`resolve`).
 
 mod error;
 mod file;
 mod kind;
+mod mindie;
 mod options;
 mod origin;
 mod resolve;
@@ -12,6 +14,7 @@ mod words;
 
 pub use error::{ConfigError, Place};
 pub use kind::{Kind, MemoryBudget};
+pub use mindie::Note;
 pub use options::{
     Config, DebugConfig, DebugFault, Dtype, Isolation, KvDtype, LogFormat, LogLevel, LogRequests,
     ModelConfig, NOT_OFFERED, OPTIONS, OptionSpec, Quantize, ReasoningParser, ServerConfig,
@@ -21,14 +24,14 @@ pub use origin::Origin;
 pub use resolve::{Inputs, Resolved, Setting, resolve};
 pub use show::{reference, to_json, to_text};
 
-/// Checks a configuration file by itself.
+/// Checks a configuration file by itself. Returns what became of each field, if it is one of MindIE's.
 ///
 /// # Errors
 /// The first thing wrong with it.
-pub fn check_file(path: &std::path::Path) -> Result<(), ConfigError> {
+pub fn check_file(path: &std::path::Path) -> Result<Vec<Note>, ConfigError> {
     resolve(Inputs {
         file: Some(path.to_owned()),
         ..Inputs::default()
     })
-    .map(drop)
+    .map(|resolved| resolved.notes)
 }

@@ -130,6 +130,10 @@ options! {
         kv_dtype: KvDtype = Choice(&["auto", "bf16", "int8"]) => Word("auto");
         /// Longest sequence in tokens, prompt and output together; auto: what the model was made for.
         max_model_len: Option<u32> = Or("auto", &Int(1, 1 << 24)) => Null;
+        /// Longest prompt in tokens; none: what --max-model-len leaves.
+        max_input_tokens: Option<u32> = Or("none", &Int(1, 1 << 24)) => Null;
+        /// Most tokens of an output, whatever a request asks for; none: what --max-model-len leaves.
+        max_output_tokens: Option<u32> = Or("none", &Int(1, 1 << 24)) => Null;
         /// Blocks in the KV cache; auto: what fits into --kv-memory.
         kv_blocks: Option<u32> = Or("auto", &Int(1, 1 << 24)) => Null;
         /// Tokens per block of the KV cache.
@@ -175,6 +179,10 @@ options! {
         /// Port of the management routes; off: none. When only the other port is set, this one is off,
         /// so that several servers can share a machine.
         management_port: Option<u16> = Or("off", &Int(0, 65535)) => Number(1026);
+        /// Port of /metrics alone, for a scraper that may reach nothing else; off: none.
+        metrics_port: Option<u16> = Or("off", &Int(0, 65535)) => Null;
+        /// Address of the management and the metrics port; same: that of --host.
+        management_host: Option<String> = Or("same", &Text) => Null;
         /// Serve /metrics.
         enable_metrics: bool = Switch => On(true);
         /// File with one API key a line; requests must then carry one of them. none: no keys.

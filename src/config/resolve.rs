@@ -2,6 +2,7 @@
 
 use super::error::{ConfigError, Place};
 use super::file;
+use super::mindie::Note;
 use super::options::{Config, OPTIONS, OptionSpec};
 use super::origin::Origin;
 use super::words;
@@ -38,6 +39,8 @@ pub struct Resolved {
     pub settings: Vec<Setting>,
     /// Things that look like mistakes but do no harm, one line each.
     pub warnings: Vec<String>,
+    /// What became of each field of a file of MindIE's; empty for one of ours.
+    pub notes: Vec<Note>,
     /// The typed form.
     pub config: Config,
 }
@@ -63,6 +66,7 @@ impl Resolved {
 /// The first setting that is wrong, also one that a stronger one would hide.
 pub fn resolve(inputs: Inputs) -> Result<Resolved, ConfigError> {
     let mut found: BTreeMap<&str, (Value, Origin)> = BTreeMap::new();
+    let mut notes = Vec::new();
     let from_env = || {
         inputs
             .env
@@ -72,7 +76,9 @@ pub fn resolve(inputs: Inputs) -> Result<Resolved, ConfigError> {
     };
     if let Some(path) = inputs.file.clone().or_else(from_env) {
         let origin = Origin::File(path.clone());
-        for setting in file::read(&path, &content(&path)?)? {
+        let read = file::read(&path, &content(&path)?)?;
+        notes = read.notes;
+        for setting in read.settings {
             found.insert(setting.spec.key, (setting.value, origin.clone()));
         }
     }
@@ -88,6 +94,7 @@ pub fn resolve(inputs: Inputs) -> Result<Resolved, ConfigError> {
     Ok(Resolved {
         settings,
         warnings,
+        notes,
         config,
     })
 }

@@ -1,11 +1,13 @@
 //! Health and the devices: what operators and orchestrators ask. Health is read from the engine's own progress, not from the HTTP side
 //! being alive: 200 only when a request would be served now.
 
+use super::mindie::management::StatusView;
 use super::openai::error;
 use super::refusal::{Kind, Refusal};
 use super::state::AppState;
 use actix_web::web::{Data, Path};
 use actix_web::{HttpRequest, HttpResponse};
+use ropeteam_actors::EngineView;
 use ropeteam_engine::ids::DeviceId;
 use serde::Serialize;
 
@@ -103,10 +105,24 @@ pub async fn restart(
     })
 }
 
-/// Answers `GET /v1/status`: everything the engine shows of itself.
+/// Everything the engine shows of itself, and what MindIE's clients look for beside it.
+#[derive(Serialize)]
+struct Status {
+    #[serde(flatten)]
+    mindie: Option<StatusView>,
+    #[serde(flatten)]
+    engine: EngineView,
+}
+
+/// Answers `GET /v1/status`.
 pub async fn status(state: Data<AppState>) -> HttpResponse {
     let Some(serving) = state.serving.get() else {
         return error::response(&Refusal::loading());
     };
-    HttpResponse::Ok().json(serving.engine.snapshot().await)
+    let engine = serving.engine.snapshot().await;
+    let queue = engine.scheduler.as_ref();
+    HttpResponse::Ok().json(Status {
+        mindie: queue.map(|queue| StatusView::of(queue, state.limits.max_running)),
+        engine,
+    })
 }

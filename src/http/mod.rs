@@ -7,7 +7,7 @@
 //! | `submit.rs`, `answer.rs`, `sse.rs` | the way to the engine and back, the same for all dialects |
 //! | `refusal.rs` | every failure, before a dialect gives it its shape |
 //! | `openai/`, `tgi/`, `mindie/`, `articles.rs` | the dialects: wire types stay in their own |
-//! | `management.rs`, `metrics_page.rs`, `request_log.rs` | what operators read |
+//! | `management.rs`, `metrics_page/`, `request_log.rs` | what operators read |
 //!
 //! To add a dialect, add its file and its lines in [`serving_routes`].
 
@@ -101,12 +101,51 @@ fn mindie_routes(routes: &mut ServiceConfig) {
     }
 }
 
+/// What MindIE has on the management port.
+fn mindie_management_routes(routes: &mut ServiceConfig) {
+    routes
+        .service(get("/health/timed", mindie::health::timed))
+        .service(get("/health/timed-{seconds}", mindie::health::timed))
+        .service(get("/v2/models/{model}/ready", mindie::models::ready))
+        .service(get(
+            "/v2/models/{model}/getSlotCount",
+            mindie::management::slot_count,
+        ))
+        .service(get("/info", mindie::management::info))
+        .service(get("/metrics-json", mindie::management::metrics_json))
+        .service(get("/v1/config", mindie::management::config))
+        .service(get("/v2/status", mindie::management::status_v2))
+        .service(get(
+            "/v1/engine-server/running-status",
+            mindie::management::running_status,
+        ))
+        .service(get("/stopService", mindie::stop_service::route));
+    for path in [
+        "/v1/engine-server/fault-handling-command",
+        "/v1/role/{role}",
+        "/v2/role/{role}",
+        "/v1/load_lora_adapter",
+        "/v1/unload_lora_adapter",
+    ] {
+        routes.service(post(path, mindie::management::not_offered));
+    }
+}
+
+/// The metrics port.
+pub fn metrics_routes(routes: &mut ServiceConfig) {
+    routes
+        .service(get("/metrics", metrics_page::with_bare_names))
+        .default_service(web::to(no_such_route));
+}
+
 /// The management port.
 pub fn management_routes(routes: &mut ServiceConfig) {
     routes
         .service(get("/v1/devices", management::devices))
         .service(post("/v1/devices/{id}/restart", management::restart))
         .service(get("/v1/status", management::status))
+        .service(get("/metrics", metrics_page::with_bare_names))
+        .configure(mindie_management_routes)
         .configure(shared_routes);
 }
 
@@ -114,6 +153,8 @@ fn shared_routes(routes: &mut ServiceConfig) {
     routes
         .service(get("/health", management::health))
         .service(get("/health/live", management::live))
+        .service(get("/v2/health/live", mindie::health::live))
+        .service(get("/v2/health/ready", mindie::health::ready))
         .service(get("/metrics", metrics_page::route))
         .default_service(web::to(no_such_route));
 }

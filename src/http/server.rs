@@ -1,4 +1,4 @@
-//! Runs the two ports: workers, timeouts, socket options and the middleware that every route shares. Not here: routes (`mod.rs`).
+//! Runs the ports: workers, timeouts, socket options and the middleware that every route shares. Not here: routes (`mod.rs`).
 //!
 //! A client that leaves is noticed by the connection's read side, even while nothing is written (`h1_allow_half_closed(false)`): actix
 //! then drops the handler or the response body, which cancels the request. So a client must keep its sending side open until it has the
@@ -7,7 +7,7 @@
 use super::request_id::{X_REQUEST_ID, with_request_id};
 use super::state::AppState;
 use super::submit::IGNORED_FIELDS;
-use super::{management_routes, serving_routes};
+use super::{management_routes, metrics_routes, serving_routes};
 use actix_cors::Cors;
 use actix_web::dev::{Extensions, Server};
 use actix_web::middleware::from_fn;
@@ -70,6 +70,27 @@ pub fn serve_management(
             workers: 1,
             connections_per_worker: 256,
             routes: management_routes,
+        },
+        state,
+        settings.shutdown,
+    )
+}
+
+/// Starts the port of the metrics alone.
+///
+/// # Errors
+/// When the listener cannot be used.
+pub fn serve_metrics(
+    listener: TcpListener,
+    state: Data<AppState>,
+    settings: &ServerSettings,
+) -> std::io::Result<Server> {
+    run(
+        Port {
+            listener,
+            workers: 1,
+            connections_per_worker: 64,
+            routes: metrics_routes,
         },
         state,
         settings.shutdown,

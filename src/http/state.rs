@@ -17,6 +17,7 @@ use ropeteam_models::text::ChatTemplate;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
+use tokio::sync::watch;
 
 /// Shared by all workers of both ports.
 pub struct AppState {
@@ -37,6 +38,16 @@ pub struct AppState {
     /// When the process started, for `created` in model lists.
     pub started: SystemTime,
     draining: AtomicBool,
+    stop: watch::Sender<Option<StopMode>>,
+}
+
+/// How a management call ends the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopMode {
+    /// What runs may go on for the drain's patience.
+    Graceful,
+    /// At once.
+    Force,
 }
 
 /// A model that can be asked.
@@ -72,6 +83,10 @@ pub struct ModelCard {
     pub device_type: String,
     /// Most tokens of prompt and output together.
     pub max_model_len: u32,
+    /// Most tokens of a prompt.
+    pub max_input_len: u32,
+    /// Most tokens of an output.
+    pub max_output_len: u32,
 }
 
 impl ModelCard {
@@ -88,6 +103,8 @@ pub struct Limits {
     pub max_body_bytes: usize,
     /// Requests that run or wait before the next is refused; only told (`/info`), the engine enforces it.
     pub max_concurrent_requests: usize,
+    /// Sequences that a device runs at once; only told.
+    pub max_running: u32,
     /// Largest `best_of` on the TGI routes.
     pub max_best_of: u32,
     /// Most stop sequences on the TGI routes.
@@ -103,6 +120,7 @@ impl Default for Limits {
         Limits {
             max_body_bytes: 32 << 20,
             max_concurrent_requests: 128,
+            max_running: 64,
             max_best_of: 2,
             max_stop_sequences: 4,
             max_prefill_batch_size: 32,
@@ -151,6 +169,7 @@ impl AppState {
             stoppable: Stoppable::default(),
             started: SystemTime::now(),
             draining: AtomicBool::new(false),
+            stop: watch::Sender::new(None),
         }
     }
 
@@ -168,6 +187,27 @@ impl AppState {
     /// From now on new requests are refused and health says 503; running ones go on.
     pub fn start_draining(&self) {
         self.draining.store(true, Ordering::Release);
+    }
+
+    /// Asks for the end of the server. False when somebody did so before.
+    pub fn stop(&self, mode: StopMode) -> bool {
+        let first = self.stop.send_if_modified(|asked| {
+            let first = asked.is_none();
+            asked.get_or_insert(mode);
+            first
+        });
+        self.start_draining();
+        first
+    }
+
+    /// Waits until a management call asks for the end.
+    pub async fn stop_asked(&self) -> StopMode {
+        let mut asked = self.stop.subscribe();
+        match asked.wait_for(Option::is_some).await.map(|mode| *mode) {
+            Ok(Some(mode)) => mode,
+            // The sender lives in this state, so nobody is left to ask.
+            _ => std::future::pending().await,
+        }
     }
 
     /// Whether the server is shutting down.

@@ -1,4 +1,4 @@
-//! The life of the server process: bind, load, serve, drain. A signal ends each stage.
+//! The life of the server process: bind, load, serve, drain. A signal ends each stage; a management call may end the serving.
 //!
 //! ```text
 //! bind ports ─▶ answer 503 ─▶ load the model ─▶ serve ─▶ SIGTERM: refuse new requests, finish running ones ─▶ stop
@@ -9,6 +9,7 @@ mod ports;
 
 use crate::config::{Config, Resolved};
 use crate::exit::Exit;
+use crate::http::state::StopMode;
 use crate::logging;
 use crate::signals::Signals;
 use crate::start_error::StartError;
@@ -47,9 +48,15 @@ async fn live(config: Config, ports: Ports) -> Result<Exit, StartError> {
     };
     let engine = started.engine.clone();
     offer::announce(&state, started);
-    let signal = signals.next().await;
     let patience = Duration::from_millis(config.server_config.drain_timeout_ms);
-    tracing::info!(signal, ?patience, "draining");
+    let (asked_by, patience) = tokio::select! {
+        signal = signals.next() => (signal, patience),
+        mode = state.stop_asked() => match mode {
+            StopMode::Graceful => ("stopService", patience),
+            StopMode::Force => ("stopService?mode=Force", Duration::ZERO),
+        },
+    };
+    tracing::info!(asked_by, ?patience, "draining");
     state.start_draining();
     tokio::select! {
         exit = drain(&engine, running, patience) => Ok(exit),

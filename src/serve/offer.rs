@@ -7,7 +7,7 @@ use crate::http::request_log::RequestLog;
 use crate::http::state::{AppState, Limits, Serving, Timeouts};
 use crate::recorder;
 use crate::start_error::StartError;
-use crate::wiring::Started;
+use crate::wiring::{Started, sizing};
 use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
@@ -112,10 +112,11 @@ fn timeouts(server: &ServerConfig) -> Timeouts {
 
 fn limits(config: &Config) -> Limits {
     let (model, server) = (&config.model_config, &config.server_config);
-    let running = model.max_running.unwrap_or(model.max_decode_batch_size);
+    let running = sizing::max_running(model);
     Limits {
         max_body_bytes: server.max_body_bytes,
         max_concurrent_requests: server.max_queue + running as usize,
+        max_running: running,
         max_prefill_batch_size: model.max_prefill_batch_size,
         max_prefill_tokens: model.max_prefill_tokens,
         ..Limits::default()

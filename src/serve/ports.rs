@@ -1,7 +1,7 @@
 //! The ports: bound first, then served, stopped at the end.
 
 use crate::config::ServerConfig;
-use crate::http::server::{ServerSettings, serve, serve_management};
+use crate::http::server::{ServerSettings, serve, serve_management, serve_metrics};
 use crate::http::state::AppState;
 use crate::listen::listen;
 use crate::start_error::StartError;
@@ -14,6 +14,7 @@ use std::time::Duration;
 pub struct Ports {
     inference: TcpListener,
     management: Option<TcpListener>,
+    metrics: Option<TcpListener>,
 }
 
 impl Ports {
@@ -23,18 +24,21 @@ impl Ports {
     /// The first that could not be bound.
     pub fn bind(config: &ServerConfig) -> Result<Self, StartError> {
         let inference = listen(&config.host, config.port)?;
-        let management = config
-            .management_port
-            .map(|port| listen(&config.host, port));
-        let management = management.transpose()?;
+        let host = config.management_host.as_ref().unwrap_or(&config.host);
+        let bound = |port: Option<u16>| port.map(|port| listen(host, port)).transpose();
+        let management = bound(config.management_port)?;
+        let metrics = bound(config.metrics_port)?;
+        let shown = |port: &Option<TcpListener>| port.as_ref().map_or("off".to_owned(), address);
         tracing::info!(
             inference = address(&inference),
-            management = management.as_ref().map_or("off".to_owned(), address),
+            management = shown(&management),
+            metrics = shown(&metrics),
             "listening"
         );
         Ok(Ports {
             inference,
             management,
+            metrics,
         })
     }
 
@@ -59,6 +63,11 @@ impl Ports {
         if let Some(listener) = self.management {
             handles.push(begin(
                 serve_management(listener, state.clone(), &settings).map_err(failed)?,
+            ));
+        }
+        if let Some(listener) = self.metrics {
+            handles.push(begin(
+                serve_metrics(listener, state.clone(), &settings).map_err(failed)?,
             ));
         }
         Ok(Running { handles })

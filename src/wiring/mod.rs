@@ -9,7 +9,7 @@ pub mod isolation;
 mod model;
 mod precision;
 mod simulated;
-mod sizing;
+pub mod sizing;
 mod texts;
 
 use crate::config::{Config, Speculate};
@@ -170,6 +170,8 @@ pub fn engine_config(config: &Config) -> EngineConfig {
         prefix_cache: model.prefix_cache,
         max_queue: server.max_queue,
         max_requests: server.max_queue + running as usize + TOKENISING,
+        max_prompt_tokens: model.max_input_tokens,
+        max_output_tokens: model.max_output_tokens,
         queue_timeout: server.queue_timeout_ms.map(Duration::from_millis),
         request_timeout: Duration::from_millis(server.timeout_ms),
         // With the HTTP workers, which have nothing else to do.

@@ -3,7 +3,7 @@
 use super::build::{Base, Hooks, ModelRecipe, Recipe};
 use super::isolation::isolation;
 use super::precision::{Weights, precision};
-use super::sizing::{Sizes, bytes, sizes};
+use super::sizing::{Sizes, bytes, max_input_len, max_output_len, sizes};
 use super::{Footprint, Loaded, defaults, texts};
 use crate::config::Config;
 use crate::devices::{self, DeviceOptions};
@@ -69,6 +69,8 @@ pub fn load(config: &Config) -> Result<Loaded, StartError> {
             dtype: weights.dtype().to_owned(),
             device_type: entry.kind.to_owned(),
             max_model_len: sizes.max_model_len,
+            max_input_len: max_input_len(model, sizes.max_model_len),
+            max_output_len: max_output_len(model, sizes.max_model_len),
         },
         defaults: match model.generation_config {
             true => defaults::sampling(&info.sampling)?,

@@ -2,7 +2,7 @@
 
 use super::build::{Base, Hooks, Recipe};
 use super::isolation::isolation;
-use super::sizing::{Sizes, bytes, max_running};
+use super::sizing::{Sizes, bytes, max_input_len, max_output_len, max_running};
 use super::{Footprint, Loaded};
 use crate::config::{Config, ModelConfig};
 use crate::http::state::ModelCard;
@@ -67,6 +67,8 @@ pub fn load(config: &Config) -> Result<Loaded, StartError> {
             dtype: NAME.to_owned(),
             device_type: NAME.to_owned(),
             max_model_len: sizes.max_model_len,
+            max_input_len: max_input_len(&config.model_config, sizes.max_model_len),
+            max_output_len: max_output_len(&config.model_config, sizes.max_model_len),
         },
         defaults: SamplingParams::default(),
         footprint: Footprint {

@@ -42,6 +42,18 @@ pub fn max_running(config: &ModelConfig) -> u32 {
         .map_or(limit, |running| running.min(limit))
 }
 
+/// Most tokens of a prompt, where sequences have at most `max_model_len`: one place is left for the first new token.
+pub fn max_input_len(config: &ModelConfig, max_model_len: u32) -> u32 {
+    let room = max_model_len.saturating_sub(1);
+    config.max_input_tokens.map_or(room, |most| most.min(room))
+}
+
+/// Most tokens of an output, where sequences have at most `max_model_len`.
+pub fn max_output_len(config: &ModelConfig, max_model_len: u32) -> u32 {
+    let room = max_model_len;
+    config.max_output_tokens.map_or(room, |most| most.min(room))
+}
+
 /// Works the sizes out, where `free` bytes are free before anything is loaded.
 ///
 /// # Errors

@@ -9,6 +9,7 @@ mod invariance;
 mod isolation;
 mod leaving;
 mod load;
+mod mindie;
 mod operations;
 mod process;
 mod structured;

@@ -68,6 +68,17 @@ impl Engine {
         lives.into_iter().map(status).collect()
     }
 
+    /// The queue and the device table.
+    pub async fn queue(&self) -> Option<SchedulerSnapshot> {
+        let view = Snapshot::<SchedulerSnapshot>::new();
+        self.shared.scheduler.send(view).await.ok()
+    }
+
+    /// Requests in the engine.
+    pub fn sessions(&self) -> usize {
+        self.shared.sessions.load(Ordering::Relaxed)
+    }
+
     /// Totals and rates. When they come, the `metrics` recorder is up to date with all that was published before the call.
     pub async fn metrics(&self) -> Option<MetricsView> {
         self.metrics.send(Snapshot::<MetricsView>::new()).await.ok()

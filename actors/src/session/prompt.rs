@@ -2,7 +2,7 @@
 //! except for prompts so short that the way there and back would cost more.
 
 use super::context::SessionContext;
-use crate::config::Hosting;
+use crate::config::{EngineConfig, Hosting};
 use crate::generation::RequestError;
 use crate::state::Limits;
 use ropeteam_engine::ids::TokenId;
@@ -46,13 +46,13 @@ pub(crate) async fn prepared(
     // In a simulation a real thread would bring real time, and with it chance.
     let simulated = matches!(shared.config.hosting, Hosting::Simulated { .. });
     if simulated || is_short(&request.prompt) {
-        let work = || prepare(&request, &*shared.codec, &limits);
+        let work = || prepare(&request, &shared, &limits);
         return catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(tokenizer_failed()));
     }
     let permit = shared.tokenising.clone().acquire_owned().await;
     let work = move || {
         let _permit = permit;
-        prepare(&request, &*shared.codec, &limits)
+        prepare(&request, &shared, &limits)
     };
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|_| Err(tokenizer_failed()))
@@ -72,15 +72,15 @@ fn is_short(prompt: &Prompt) -> bool {
 /// Tokenises and checks.
 fn prepare(
     request: &GenerateRequest,
-    codec: &dyn TextCodec,
+    shared: &SessionContext,
     limits: &Limits,
 ) -> Result<Prepared, RequestError> {
     check_fields(request, limits)?;
-    let mut ids = prompt_ids(&request.prompt, codec, limits)?;
+    let mut ids = prompt_ids(&request.prompt, &*shared.codec, limits)?;
     if let Some(keep) = request.truncate {
         ids.drain(..ids.len().saturating_sub(keep as usize));
     }
-    let max_tokens = output_limit(ids.len(), request.max_tokens, limits)?;
+    let max_tokens = output_limit(ids.len(), request.max_tokens, limits, &shared.config)?;
     Ok(Prepared {
         prompt: ids.into(),
         max_tokens,
@@ -150,16 +150,21 @@ fn prompt_ids(
     }
 }
 
-/// Most output tokens: what the request asks for, or what the length limit leaves. The pool may end a sequence before.
+/// Most output tokens: what the request asks for, or what the length limit leaves, but not more than the engine's own bound. The pool may end
+/// a sequence before.
 fn output_limit(
     prompt_len: usize,
     wanted: Option<u32>,
     limits: &Limits,
+    config: &EngineConfig,
 ) -> Result<u32, RequestError> {
     // One place is left for the first generated token.
-    let longest = limits.longest_sequence() as usize - 1;
+    let room = limits.longest_sequence() as usize - 1;
+    let (longest, which) = match config.max_prompt_tokens {
+        Some(most) if (most as usize) < room => (most as usize, "the limit of prompts"),
+        _ => (room, limits.which()),
+    };
     if prompt_len > longest {
-        let which = limits.which();
         return Err(RequestError::TooLong {
             what: "prompt",
             given: prompt_len,
@@ -175,7 +180,44 @@ fn output_limit(
             limit: limits.max_model_len as usize,
             which: "the model's length limit",
         }),
-        Some(wanted) => Ok(wanted),
-        None => Ok(left),
+        wanted => {
+            let most = config.max_output_tokens.unwrap_or(u32::MAX);
+            Ok(wanted.unwrap_or(left).min(most))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_engines_own_bounds_hold_beside_the_models() {
+        let limits = Limits {
+            max_model_len: 100,
+            pool_tokens: 1000,
+            block_size: 16,
+            vocab: 10,
+        };
+        let config = |prompt, output| EngineConfig {
+            max_prompt_tokens: prompt,
+            max_output_tokens: output,
+            ..EngineConfig::default()
+        };
+        let check = |prompt_len, wanted, config: EngineConfig, expected: Result<u32, usize>| {
+            let found = output_limit(prompt_len, wanted, &limits, &config);
+            let found = found.map_err(|error| match error {
+                RequestError::TooLong { limit, .. } => limit,
+                other => panic!("{other}"),
+            });
+            assert_eq!(found, expected, "{prompt_len} {wanted:?}");
+        };
+        check(50, None, config(None, None), Ok(50));
+        check(50, None, config(Some(50), Some(8)), Ok(8));
+        check(50, Some(9), config(None, Some(8)), Ok(8));
+        check(50, Some(7), config(None, Some(8)), Ok(7));
+        check(51, Some(1), config(Some(50), None), Err(50));
+        check(100, None, config(Some(500), None), Err(99));
+        check(50, Some(51), config(None, Some(8)), Err(100));
     }
 }

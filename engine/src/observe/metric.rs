@@ -98,6 +98,8 @@ metrics! {
         "From the first step for a request to its first token.";
     DECODE_TIME = "ropeteam_decode_time_seconds", Histogram, Seconds, [],
         "From a request's first token to its last.";
+    INFERENCE_TIME = "ropeteam_inference_time_seconds", Histogram, Seconds, [],
+        "From the first step for a request to its last token.";
     REQUEST_PROMPT_TOKENS = "ropeteam_request_prompt_tokens", Histogram, Count, [],
         "Prompt tokens of a request.";
     REQUEST_GENERATED_TOKENS = "ropeteam_request_generated_tokens", Histogram, Count, [],

@@ -10,6 +10,7 @@
 //! | `models.rs` | what `/v2` tells of the server and its model |
 //! | `tokenizer.rs` | `/v1/tokenizer` |
 //! | `stop.rs` | running requests that `stopInfer` may end |
+//! | `health.rs`, `management.rs`, `stop_service.rs` | the management port: probes, what it tells, the end |
 //! | `frames.rs` | streams with one event per token |
 //! | `error.rs` | how a refusal looks |
 //!
@@ -18,11 +19,14 @@
 
 pub mod error;
 mod frames;
+pub mod health;
 pub mod infer;
+pub mod management;
 pub mod models;
 mod parameters;
 pub mod prompt;
 mod stop;
+pub mod stop_service;
 pub mod tokenizer;
 pub mod triton;
 pub mod triton_tokens;

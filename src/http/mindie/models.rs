@@ -45,7 +45,7 @@ pub async fn server(state: Data<AppState>) -> HttpResponse {
         name: "Ropeteam",
         version: env!("CARGO_PKG_VERSION"),
         extensions: json!({
-            "max_iter_times": state.serving.get().map(|serving| serving.model.max_model_len),
+            "max_iter_times": state.serving.get().map(|serving| serving.model.max_output_len),
             "prefill_policy_type": 0,
             "decode_policy_type": 0,
             "max_prefill_batch_size": limits.max_prefill_batch_size,

@@ -58,6 +58,7 @@ pub enum Ranges {
 }
 
 /// What a route asks of the engine.
+#[derive(Debug)]
 pub struct Wish {
     pub prompt: Prompt,
     pub max_new_tokens: u32,
@@ -226,7 +227,7 @@ mod tests {
             (r#"{"watermark":true}"#, "`watermark` is not supported"),
             (r#"{"perf_stat":true}"#, "`perf_stat` is not supported"),
         ] {
-            let error = wish(parameters, Ranges::Own).err().expect(parameters);
+            let error = wish(parameters, Ranges::Own).expect_err(parameters);
             assert!(error.contains(words), "{error}");
         }
         assert!(wish(r#"{"top_k":0,"top_p":1.0}"#, Ranges::Triton).is_ok());
@@ -235,18 +236,18 @@ mod tests {
 
     #[test]
     fn defaults_and_priorities_are_the_originals() {
-        let wish = wish("{}", Ranges::Own).ok().expect("a wish");
-        assert_eq!((wish.max_new_tokens, wish.priority), (20, 0));
-        assert_eq!(wish.sampling.temperature, 0.0);
-        let urgent = super::tests::wish(r#"{"priority":1,"timeout":2}"#, Ranges::Own);
-        let urgent = urgent.ok().expect("a wish");
-        assert!(urgent.priority < wish.priority);
+        let plain = wish("{}", Ranges::Own).expect("a wish");
+        assert_eq!((plain.max_new_tokens, plain.priority), (20, 0));
+        assert_eq!(plain.sampling.temperature, 0.0);
+        let urgent = wish(r#"{"priority":1,"timeout":2}"#, Ranges::Own);
+        let urgent = urgent.expect("a wish");
+        assert!(urgent.priority < plain.priority);
         assert_eq!(urgent.timeout, Some(Duration::from_secs(2)));
     }
 
     #[test]
     fn what_is_told_wins_over_what_is_implied() {
-        let drawn = |parameters| wish(parameters, Ranges::Own).ok().expect("a wish");
+        let drawn = |parameters| wish(parameters, Ranges::Own).expect("a wish");
         assert!(drawn(r#"{"top_p":0.5}"#).sampling.temperature > 0.0);
         let greedy = drawn(r#"{"top_p":0.5,"do_sample":false}"#);
         assert_eq!(greedy.sampling.temperature, 0.0);

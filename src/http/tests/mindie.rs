@@ -1,6 +1,7 @@
 //! MindIE's routes on the inference port.
 
-use super::{MODEL, get, post, serving_state};
+use super::{MODEL, get, manage, post, serving_state};
+use actix_web::http::Method;
 use actix_web::web::Data;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -276,4 +277,106 @@ async fn stop_infer_ends_a_running_request() {
     let reply = triton(&state, "stopInfer", stop).await;
     assert_eq!(reply.status, 404);
     assert_eq!(reply.json()["error"], "RequestId is long not found.");
+}
+
+#[actix_web::test]
+async fn the_management_port_answers_as_mindies_does() {
+    let state = serving_state(Duration::ZERO).await;
+    let read = async |path: &str| manage(&state, Method::GET, path).await;
+    for path in [
+        "/v2/health/live",
+        "/v2/health/ready",
+        "/v2/models/sim/ready",
+    ] {
+        let reply = read(path).await;
+        assert_eq!(
+            (reply.status.as_u16(), reply.text.as_str()),
+            (200, ""),
+            "{path}"
+        );
+    }
+    for path in ["/health/timed", "/health/timed-600"] {
+        let reply = read(path).await;
+        assert_eq!(reply.status, 200, "{}", reply.text);
+        assert_eq!(reply.json(), json!({"status": "healthy"}));
+    }
+    for path in ["/health/timed-0", "/health/timed-601", "/health/timed-x"] {
+        assert_eq!(read(path).await.status, 404, "{path}");
+    }
+    let info = read("/info").await.json();
+    assert_eq!(info["models"][0]["model_id"], "sim");
+    assert_eq!(info["max_input_length"], 127);
+    let config = read("/v1/config").await.json();
+    assert_eq!(config["maxSeqLen"], 128);
+    assert_eq!(config["cacheBlockSize"], 16);
+    let status = read("/v1/status").await.json();
+    assert_eq!(status["service"]["roleStatus"], "RoleReady");
+    assert_eq!(status["resource"]["totalNpuBlockNums"], 64);
+    assert_eq!(status["resource"]["availSlotsNum"], 64);
+    assert!(
+        status["scheduler"].is_object(),
+        "our own view stands beside it"
+    );
+    let status = read("/v2/status").await.json();
+    assert_eq!(status["resource"]["dpInstMap"], json!([[0, 64]]));
+    let slots = read("/v2/models/sim/getSlotCount").await.json();
+    let expected = json!({"total_slots": 64, "free_slots": 64, "available_tokens_length": 1024});
+    assert_eq!(slots, expected);
+    assert_eq!(read("/v2/models/x/getSlotCount").await.status, 404);
+    let metrics = read("/metrics-json").await.json();
+    let names = metrics["result"].as_array().unwrap().iter();
+    let names: Vec<&str> = names
+        .map(|one| one["metric"][0]["__name__"].as_str().unwrap())
+        .collect();
+    let wanted = [
+        "TTFT",
+        "TBT",
+        "waitingInferRequestNum",
+        "processingInferRequestNum",
+        "remainBlocks",
+    ];
+    assert_eq!(names, wanted);
+    assert_eq!(metrics["result"][4]["value"], "64");
+    let status = read("/v1/engine-server/running-status").await.json();
+    assert_eq!(status, json!({"status": 1, "errors": []}));
+}
+
+#[actix_web::test]
+async fn what_the_management_port_does_not_offer_is_refused_by_name() {
+    let state = serving_state(Duration::ZERO).await;
+    for (path, words) in [
+        ("/v1/role/prefill", "not separated"),
+        ("/v2/role/decode", "not separated"),
+        ("/v1/load_lora_adapter", "adapters"),
+        ("/v1/engine-server/fault-handling-command", "/restart"),
+    ] {
+        let reply = manage(&state, Method::POST, path).await;
+        assert_eq!(reply.status, 501, "{path}");
+        assert!(
+            reply.json()["error"].as_str().unwrap().contains(words),
+            "{}",
+            reply.text
+        );
+    }
+}
+
+#[actix_web::test]
+async fn a_stopped_service_says_so() {
+    let state = serving_state(Duration::ZERO).await;
+    let stop = async |query: &str| {
+        let reply = manage(&state, Method::GET, &format!("/stopService{query}")).await;
+        reply.status.as_u16()
+    };
+    assert_eq!(stop("?mode=Gently").await, 422);
+    assert_eq!(stop("").await, 200);
+    assert_eq!(stop("").await, 500);
+    assert_eq!(
+        state.stop_asked().await,
+        crate::http::state::StopMode::Graceful
+    );
+    for path in ["/v2/health/live", "/v2/health/ready", "/metrics-json"] {
+        let reply = manage(&state, Method::GET, path).await;
+        assert_eq!(reply.status, 503, "{path}");
+        assert_eq!(reply.json()["error"], "The service has been stopped.");
+    }
 }

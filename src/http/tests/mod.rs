@@ -83,6 +83,8 @@ async fn serving_state(step: Duration) -> Data<AppState> {
             dtype: "float32".into(),
             device_type: "cpu".into(),
             max_model_len: MODEL_LEN,
+            max_input_len: MODEL_LEN - 1,
+            max_output_len: MODEL_LEN,
         },
         defaults: SamplingParams::default(),
     };

@@ -1,7 +1,6 @@
 //! `GET /info`, with the fields and their order as 0.9.4 has them.
 
 use super::error;
-use super::parameters::max_input_length;
 use crate::http::refusal::Refusal;
 use crate::http::state::AppState;
 use actix_web::HttpResponse;
@@ -45,7 +44,7 @@ pub async fn route(state: Data<AppState>) -> HttpResponse {
         max_concurrent_requests: limits.max_concurrent_requests,
         max_best_of: limits.max_best_of,
         max_stop_sequences: limits.max_stop_sequences,
-        max_input_length: max_input_length(serving),
+        max_input_length: model.max_input_len,
         max_total_tokens: model.max_model_len,
         waiting_served_ratio: 1.2,
         max_batch_total_tokens: serving

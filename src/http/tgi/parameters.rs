@@ -283,7 +283,7 @@ impl Request {
     }
 
     fn truncate(&self, serving: &Serving) -> Result<Option<u32>, Refusal> {
-        let longest = max_input_length(serving) as usize;
+        let longest = serving.model.max_input_len as usize;
         match self.parameters.truncate {
             Some(count) if count == 0 || count > longest => wrong(
                 "truncate",
@@ -320,11 +320,6 @@ impl Request {
             ..refusal
         }
     }
-}
-
-/// Most prompt tokens: one place is left for the first new token.
-pub fn max_input_length(serving: &Serving) -> u32 {
-    serving.model.max_model_len.saturating_sub(1)
 }
 
 fn wrong<T>(field: &str, message: impl Into<String>) -> Result<T, Refusal> {
