@@ -13,6 +13,7 @@ pub mod recorder;
 pub mod serve;
 pub mod signals;
 pub mod start_error;
+pub mod tls;
 pub mod wiring;
 
 /// Version, in a release with the commit it was built from if that is known.

@@ -183,6 +183,22 @@ options! {
         metrics_port: Option<u16> = Or("off", &Int(0, 65535)) => Null;
         /// Address of the management and the metrics port; same: that of --host.
         management_host: Option<String> = Or("same", &Text) => Null;
+        /// Certificate in PEM, its issuers behind it: the ports speak TLS 1.2 and 1.3. none: plain HTTP.
+        tls_cert: Option<PathBuf> = Or("none", &Path) => Null;
+        /// Its private key in PEM, not encrypted.
+        tls_key: Option<PathBuf> = Or("none", &Path) => Null;
+        /// Certificates in PEM of those who may sign a client's, which each client must then show; none: clients need no certificate.
+        tls_client_ca: Option<PathBuf> = Or("none", &Path) => Null;
+        /// Revocation lists in PEM of clients' certificates.
+        tls_client_crl: Option<PathBuf> = Or("none", &Path) => Null;
+        /// The same for the management and the metrics port; same, all four: those of the inference port.
+        management_tls_cert: Option<PathBuf> = Or("same", &Path) => Null;
+        /// Its private key.
+        management_tls_key: Option<PathBuf> = Or("same", &Path) => Null;
+        /// Who may sign a client's certificate there.
+        management_tls_client_ca: Option<PathBuf> = Or("same", &Path) => Null;
+        /// Revocation lists there.
+        management_tls_client_crl: Option<PathBuf> = Or("same", &Path) => Null;
         /// Serve /metrics.
         enable_metrics: bool = Switch => On(true);
         /// File with one API key a line; requests must then carry one of them. none: no keys.

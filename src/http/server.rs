@@ -9,6 +9,7 @@ use super::state::AppState;
 use super::submit::IGNORED_FIELDS;
 use super::{management_routes, metrics_routes, serving_routes};
 use actix_cors::Cors;
+use actix_tls::accept::rustls_0_23::TlsStream;
 use actix_web::dev::{Extensions, Server};
 use actix_web::middleware::from_fn;
 use actix_web::rt::net::TcpStream;
@@ -33,19 +34,27 @@ pub struct ServerSettings {
     pub shutdown: Duration,
 }
 
+/// A port that is listened on, and how it speaks TLS, if it does.
+pub struct Door {
+    /// Bound and listening.
+    pub listener: TcpListener,
+    /// `None`: plain HTTP.
+    pub tls: Option<rustls::ServerConfig>,
+}
+
 /// Starts the inference port on a bound listener. The returned server runs when it is awaited; stop it through its handle.
 ///
 /// # Errors
 /// When the listener cannot be used.
 pub fn serve(
-    listener: TcpListener,
+    door: Door,
     state: Data<AppState>,
     settings: &ServerSettings,
 ) -> std::io::Result<Server> {
     let workers = settings.workers.max(1);
     run(
         Port {
-            listener,
+            door,
             workers,
             connections_per_worker: (settings.max_connections / workers).max(1),
             routes: serving_routes,
@@ -60,13 +69,13 @@ pub fn serve(
 /// # Errors
 /// When the listener cannot be used.
 pub fn serve_management(
-    listener: TcpListener,
+    door: Door,
     state: Data<AppState>,
     settings: &ServerSettings,
 ) -> std::io::Result<Server> {
     run(
         Port {
-            listener,
+            door,
             workers: 1,
             connections_per_worker: 256,
             routes: management_routes,
@@ -81,13 +90,13 @@ pub fn serve_management(
 /// # Errors
 /// When the listener cannot be used.
 pub fn serve_metrics(
-    listener: TcpListener,
+    door: Door,
     state: Data<AppState>,
     settings: &ServerSettings,
 ) -> std::io::Result<Server> {
     run(
         Port {
-            listener,
+            door,
             workers: 1,
             connections_per_worker: 64,
             routes: metrics_routes,
@@ -99,7 +108,7 @@ pub fn serve_metrics(
 
 /// What differs between the ports.
 struct Port {
-    listener: TcpListener,
+    door: Door,
     workers: usize,
     connections_per_worker: usize,
     routes: fn(&mut ServiceConfig),
@@ -124,14 +133,20 @@ fn run(port: Port, state: Data<AppState>, shutdown: Duration) -> std::io::Result
         .h1_allow_half_closed(false)
         .on_connect(move |socket: &dyn Any, _: &mut Extensions| prepare(socket, timeouts.write))
         .shutdown_timeout(shutdown.as_secs().max(1))
-        .disable_signals()
-        .listen(port.listener)?;
+        .disable_signals();
+    let Door { listener, tls } = port.door;
+    let server = match tls {
+        None => server.listen(listener)?,
+        Some(tls) => server.listen_rustls_0_23(listener, tls)?,
+    };
     Ok(server.run())
 }
 
 /// Small frames leave at once; a peer that takes nothing for `write` is cut.
 fn prepare(socket: &dyn Any, write: Duration) {
-    let Some(stream) = socket.downcast_ref::<TcpStream>() else {
+    let plain = socket.downcast_ref::<TcpStream>();
+    let tls = || Some(socket.downcast_ref::<TlsStream<TcpStream>>()?.get_ref().0);
+    let Some(stream) = plain.or_else(tls) else {
         return;
     };
     let socket = SockRef::from(stream);

@@ -1,20 +1,21 @@
 //! The ports: bound first, then served, stopped at the end.
 
 use crate::config::ServerConfig;
-use crate::http::server::{ServerSettings, serve, serve_management, serve_metrics};
+use crate::http::server::{Door, ServerSettings, serve, serve_management, serve_metrics};
 use crate::http::state::AppState;
 use crate::listen::listen;
 use crate::start_error::StartError;
+use crate::tls::{TlsFiles, server_config};
 use actix_web::dev::{Server, ServerHandle};
 use actix_web::web::Data;
-use std::net::TcpListener;
+use std::path::Path;
 use std::time::Duration;
 
 /// The listeners, before anything is served on them.
 pub struct Ports {
-    inference: TcpListener,
-    management: Option<TcpListener>,
-    metrics: Option<TcpListener>,
+    inference: Door,
+    management: Option<Door>,
+    metrics: Option<Door>,
 }
 
 impl Ports {
@@ -23,12 +24,23 @@ impl Ports {
     /// # Errors
     /// The first that could not be bound.
     pub fn bind(config: &ServerConfig) -> Result<Self, StartError> {
-        let inference = listen(&config.host, config.port)?;
+        let inference = Door {
+            listener: listen(&config.host, config.port)?,
+            tls: inference_tls(config)?,
+        };
         let host = config.management_host.as_ref().unwrap_or(&config.host);
-        let bound = |port: Option<u16>| port.map(|port| listen(host, port)).transpose();
+        let bound = |port: Option<u16>| -> Result<Option<Door>, StartError> {
+            let Some(port) = port else {
+                return Ok(None);
+            };
+            Ok(Some(Door {
+                listener: listen(host, port)?,
+                tls: management_tls(config)?,
+            }))
+        };
         let management = bound(config.management_port)?;
         let metrics = bound(config.metrics_port)?;
-        let shown = |port: &Option<TcpListener>| port.as_ref().map_or("off".to_owned(), address);
+        let shown = |port: &Option<Door>| port.as_ref().map_or("off".to_owned(), address);
         tracing::info!(
             inference = address(&inference),
             management = shown(&management),
@@ -60,14 +72,14 @@ impl Ports {
         let mut handles = vec![begin(
             serve(self.inference, state.clone(), &settings).map_err(failed)?,
         )];
-        if let Some(listener) = self.management {
+        if let Some(door) = self.management {
             handles.push(begin(
-                serve_management(listener, state.clone(), &settings).map_err(failed)?,
+                serve_management(door, state.clone(), &settings).map_err(failed)?,
             ));
         }
-        if let Some(listener) = self.metrics {
+        if let Some(door) = self.metrics {
             handles.push(begin(
-                serve_metrics(listener, state.clone(), &settings).map_err(failed)?,
+                serve_metrics(door, state.clone(), &settings).map_err(failed)?,
             ));
         }
         Ok(Running { handles })
@@ -80,10 +92,68 @@ fn workers() -> usize {
     (cores / 4).clamp(1, 4)
 }
 
-fn address(listener: &TcpListener) -> String {
-    listener
+fn address(door: &Door) -> String {
+    let scheme = if door.tls.is_some() { "https://" } else { "" };
+    door.listener
         .local_addr()
-        .map_or("unknown".to_owned(), |address| address.to_string())
+        .map_or("unknown".to_owned(), |address| format!("{scheme}{address}"))
+}
+
+fn inference_tls(config: &ServerConfig) -> Result<Option<rustls::ServerConfig>, StartError> {
+    let files = [
+        ("tls_cert", config.tls_cert.as_deref()),
+        ("tls_key", config.tls_key.as_deref()),
+        ("tls_client_ca", config.tls_client_ca.as_deref()),
+        ("tls_client_crl", config.tls_client_crl.as_deref()),
+    ];
+    tls(files)
+}
+
+/// Its own certificate, or that of the inference port.
+fn management_tls(config: &ServerConfig) -> Result<Option<rustls::ServerConfig>, StartError> {
+    let files = [
+        ("management_tls_cert", config.management_tls_cert.as_deref()),
+        ("management_tls_key", config.management_tls_key.as_deref()),
+        (
+            "management_tls_client_ca",
+            config.management_tls_client_ca.as_deref(),
+        ),
+        (
+            "management_tls_client_crl",
+            config.management_tls_client_crl.as_deref(),
+        ),
+    ];
+    match files.iter().all(|(_, file)| file.is_none()) {
+        true => inference_tls(config),
+        false => tls(files),
+    }
+}
+
+/// Certificate and key, and who may sign clients' certificates: none of them, or at least the first two.
+fn tls(
+    files: [(&'static str, Option<&Path>); 4],
+) -> Result<Option<rustls::ServerConfig>, StartError> {
+    let [cert, key, ca, crl] = files.map(|(option, file)| Some((option, file?)));
+    let lone = |option: &str, other: &str| {
+        Err(StartError::Usage(format!(
+            "{option} is set but {other} is not"
+        )))
+    };
+    let names = files.map(|(option, _)| option);
+    match (cert, key) {
+        (None, None) if ca.is_none() && crl.is_none() => return Ok(None),
+        (Some(_), None) => lone(names[0], names[1]),
+        (None, Some(_)) => lone(names[1], names[0]),
+        (None, None) => lone(if ca.is_some() { names[2] } else { names[3] }, names[0]),
+        _ if ca.is_none() && crl.is_some() => lone(names[3], names[2]),
+        (Some(cert), Some(key)) => server_config(&TlsFiles {
+            cert,
+            key,
+            client_ca: ca,
+            client_crl: crl,
+        }),
+    }
+    .map(Some)
 }
 
 fn begin(server: Server) -> ServerHandle {

@@ -13,4 +13,5 @@ mod mindie;
 mod operations;
 mod process;
 mod structured;
+mod tls;
 mod tools;

@@ -3,18 +3,20 @@
 //!
 //! | file | what |
 //! | --- | --- |
-//! | `fields.rs` | every field: its values and what becomes of it |
+//! | `fields/` | every field: its values and what becomes of it |
 //! | `shape.rs` | what values a field takes |
+//! | `tls.rs` | certificates |
 //! | `whole.rs` | rules over several fields |
 
 mod fields;
 mod shape;
+mod tls;
 mod whole;
 
 use super::error::{ConfigError, Place};
 use super::file::{FileSetting, nearest};
 use super::options::option;
-use fields::{Becomes, FIELDS, Field};
+use fields::{Becomes, Field};
 use serde_json::{Map, Value};
 use std::path::Path;
 use whole::Whole;
@@ -171,7 +173,7 @@ fn flatten(
             }
             value => {
                 let name = joined(table, &key);
-                let field = FIELDS.iter().find(|field| field.name == name);
+                let field = fields::all().find(|field| field.name == name);
                 let field = field.ok_or_else(|| wrong(file, &full, unknown(&name)))?;
                 found.push(Found {
                     path: full,
@@ -198,7 +200,7 @@ fn unknown(name: &str) -> String {
         return "must be an object".to_owned();
     }
     let (section, key) = name.rsplit_once('.').unwrap_or(("", name));
-    let within = FIELDS.iter().filter_map(|field| {
+    let within = fields::all().filter_map(|field| {
         let (of, key) = field.name.rsplit_once('.').unwrap_or(("", field.name));
         (of == section).then_some(key)
     });

@@ -183,13 +183,38 @@ fn rules_that_are_more_than_a_name_hold() {
 }
 
 #[test]
+fn certificates_are_used_when_the_ports_speak_tls() {
+    let text = |https: bool| {
+        format!(
+            r#"{{"ServerConfig": {{"httpsEnabled": {https}, "tlsCaPath": "ca/", "tlsCaFile": ["c.pem"],
+                "tlsCert": "s.pem", "tlsPk": "s.key", "managementTlsCaFile": ["m.pem"], "tlsCrlFiles": []}}}}"#
+        )
+    };
+    let on = translated(text(true).as_bytes()).expect("a configuration");
+    for (field, expected) in [
+        ("tlsCaFile", "tls_client_ca ca/c.pem"),
+        ("tlsCert", "tls_cert s.pem"),
+        ("tlsPk", "tls_key s.key"),
+        ("managementTlsCaFile", "management_tls_client_ca ca/m.pem"),
+        ("tlsCrlFiles", "no meaning here: nothing is asked for"),
+    ] {
+        assert_eq!(became(&on, &format!("ServerConfig.{field}")), expected);
+    }
+    let off = translated(text(false).as_bytes()).expect("a configuration");
+    assert!(off.settings.is_empty());
+    let several = text(true).replace(r#"["c.pem"]"#, r#"["c.pem", "d.pem"]"#);
+    let error = translated(several.as_bytes()).err().expect("two files");
+    assert!(error.contains("tlsCaFile: 2 files"), "{error}");
+}
+
+#[test]
 fn every_field_of_the_table_is_named_once_and_names_options() {
-    let mut names: Vec<&str> = FIELDS.iter().map(|field| field.name).collect();
+    let mut names: Vec<&str> = fields::all().map(|field| field.name).collect();
     names.sort_unstable();
     let all = names.len();
     names.dedup();
     assert_eq!(names.len(), all);
-    for field in FIELDS {
+    for field in fields::all() {
         if let Becomes::Option(key) | Becomes::Times(key, _) = field.becomes {
             assert!(option(key).is_some(), "{}: {key}", field.name);
         }

@@ -7,6 +7,12 @@ use serde_json::Value;
 pub struct Whole {
     /// Any address may be listened on.
     any_address: bool,
+    /// The ports speak TLS, as they do there unless told otherwise.
+    pub https: bool,
+    /// Folders of certificates and of revocation lists.
+    pub ca_path: String,
+    pub crl_path: String,
+    pub management_crl_path: String,
     /// `Mix`: prompts are cut into chunks.
     mixed: bool,
     max_prefill_tokens: Option<(String, i64)>,
@@ -19,8 +25,13 @@ impl Whole {
         let field = |name: &str| found.iter().find(|one| one.field.name == name);
         let number = |one: &Found| one.value.as_i64();
         let says = |name: &str, value: Value| field(name).is_some_and(|one| one.value == value);
+        let path = |name: &str| field(name).map_or_else(String::new, |one| shown(&one.value));
         Whole {
             any_address: says("ServerConfig.allowAllZeroIpListening", true.into()),
+            https: says("ServerConfig.httpsEnabled", true.into()),
+            ca_path: path("ServerConfig.tlsCaPath"),
+            crl_path: path("ServerConfig.tlsCrlPath"),
+            management_crl_path: path("ServerConfig.managementTlsCrlPath"),
             mixed: says("ScheduleConfig.templateType", "Mix".into()),
             max_prefill_tokens: field("ScheduleConfig.maxPrefillTokens")
                 .and_then(|one| Some((one.path.clone(), number(one)?))),
@@ -43,13 +54,13 @@ impl Whole {
     }
 }
 
-type Outcome = Result<Became, String>;
+pub(super) type Outcome = Result<Became, String>;
 
 fn number(value: &Value) -> i64 {
     value.as_i64().unwrap_or(0)
 }
 
-fn text(value: &Value) -> &str {
+pub(super) fn text(value: &Value) -> &str {
     value.as_str().unwrap_or("")
 }
 
@@ -75,13 +86,6 @@ fn checked_address(key: &'static str, value: &Value, whole: &Whole) -> Outcome {
 /// There twice as many as run may wait before the next is refused.
 pub(super) fn max_link(value: &Value, _: &Whole) -> Outcome {
     Ok(Became::option("max_queue", 2 * number(value)))
-}
-
-pub(super) fn https(value: &Value, _: &Whole) -> Outcome {
-    match value.as_bool() {
-        Some(true) => Err("true is not offered: put a TLS proxy in front, and say false".into()),
-        _ => Ok(Became::nothing("nothing is asked for")),
-    }
 }
 
 pub(super) fn request_length(value: &Value, _: &Whole) -> Outcome {

@@ -1,7 +1,7 @@
 //! What shows on real sockets only: clients that leave, send too much, or too slowly.
 
 use super::serving_state;
-use crate::http::server::{ServerSettings, serve};
+use crate::http::server::{Door, ServerSettings, serve};
 use crate::http::state::AppState;
 use actix_web::web::Data;
 use serde_json::{Value, json};
@@ -19,12 +19,16 @@ async fn start(step: Duration, change: impl FnOnce(&mut AppState)) -> (u16, Data
     let state = Data::new(state);
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("its address").port();
+    let door = Door {
+        listener,
+        tls: None,
+    };
     let settings = ServerSettings {
         workers: 1,
         max_connections: 100,
         shutdown: Duration::from_secs(1),
     };
-    actix_web::rt::spawn(serve(listener, state.clone(), &settings).expect("a server"));
+    actix_web::rt::spawn(serve(door, state.clone(), &settings).expect("a server"));
     (port, state)
 }
 

@@ -1,50 +1,16 @@
-//! Every field of MindIE's configuration: where it stands, what values it takes, what becomes of it.
+//! `BackendConfig`, `ModelDeployConfig`, `ModelConfig` and `ScheduleConfig`.
 
-use super::Became;
-use super::shape::Shape::{self, *};
-use super::whole::{self, Whole};
+use super::Becomes::*;
+use super::{Field, field};
+use crate::config::mindie::Became;
+use crate::config::mindie::shape::Shape::{self, *};
+use crate::config::mindie::whole::{self, Whole};
 use serde_json::Value;
-
-/// One field.
-pub struct Field {
-    /// Its section and key.
-    pub name: &'static str,
-    /// The values that it takes.
-    pub shape: Shape,
-    /// What becomes of it.
-    pub becomes: Becomes,
-}
-
-/// What becomes of a field.
-#[derive(Clone, Copy)]
-pub enum Becomes {
-    /// The value of our option of that key.
-    Option(&'static str),
-    /// The same, so many times.
-    Times(&'static str, i64),
-    /// Nothing, and why.
-    Nothing(&'static str),
-    /// Nothing if it is this, else it is refused: why.
-    Only(&'static str, &'static str),
-    /// What a rule says.
-    By(fn(&Value, &Whole) -> Result<Became, String>),
-}
-use Becomes::*;
-
-const fn field(name: &'static str, shape: Shape, becomes: Becomes) -> Field {
-    Field {
-        name,
-        shape,
-        becomes,
-    }
-}
 
 const PORT: Shape = Int(1024, 65535);
 const ANY_U32: Shape = Int(0, u32::MAX as i64);
-
 const NO_PD: &str = "prefill and decode are not separated";
 const NO_NODES: &str = "there is one machine";
-const NO_TLS: &str = "httpsEnabled is false";
 const NO_SWAP: &str = "nothing is swapped out, a sequence that loses its blocks is computed again";
 const NO_ESTIMATE: &str = "the choice between prefill and decode needs no estimate";
 const NO_DELAY: &str = "a step begins as soon as there is work";
@@ -54,136 +20,6 @@ const PARALLEL: &str = "the threads of the device share the work";
 
 /// All of them.
 pub static FIELDS: &[Field] = &[
-    field("Version", Any, Nothing("the version of MindIE's file")),
-    field(
-        "EnableDynamicAdjustTimeoutConfig",
-        Bool,
-        Only("false", "timeouts are fixed"),
-    ),
-    field("ServerConfig.ipAddress", Ip, By(whole::address)),
-    field(
-        "ServerConfig.managementIpAddress",
-        Ip,
-        By(whole::management_address),
-    ),
-    field("ServerConfig.port", PORT, Option("port")),
-    field(
-        "ServerConfig.managementPort",
-        PORT,
-        Option("management_port"),
-    ),
-    field("ServerConfig.metricsPort", PORT, Option("metrics_port")),
-    field(
-        "ServerConfig.allowAllZeroIpListening",
-        Bool,
-        Nothing("it only allows or forbids ipAddress 0.0.0.0"),
-    ),
-    field("ServerConfig.maxLinkNum", Int(1, 4096), By(whole::max_link)),
-    field("ServerConfig.httpsEnabled", Bool, By(whole::https)),
-    field(
-        "ServerConfig.fullTextEnabled",
-        Bool,
-        Only("false", "each event of a stream holds what is new"),
-    ),
-    field("ServerConfig.tlsCaPath", Text, Nothing(NO_TLS)),
-    field("ServerConfig.tlsCaFile", Texts, Nothing(NO_TLS)),
-    field("ServerConfig.tlsCert", Text, Nothing(NO_TLS)),
-    field("ServerConfig.tlsPk", Text, Nothing(NO_TLS)),
-    field("ServerConfig.tlsCrlPath", Text, Nothing(NO_TLS)),
-    field("ServerConfig.tlsCrlFiles", Texts, Nothing(NO_TLS)),
-    field("ServerConfig.managementTlsCaFile", Texts, Nothing(NO_TLS)),
-    field("ServerConfig.managementTlsCert", Text, Nothing(NO_TLS)),
-    field("ServerConfig.managementTlsPk", Text, Nothing(NO_TLS)),
-    field("ServerConfig.managementTlsCrlPath", Text, Nothing(NO_TLS)),
-    field("ServerConfig.managementTlsCrlFiles", Texts, Nothing(NO_TLS)),
-    field("ServerConfig.metricsTlsCaFile", Texts, Nothing(NO_TLS)),
-    field("ServerConfig.metricsTlsCert", Text, Nothing(NO_TLS)),
-    field("ServerConfig.metricsTlsPk", Text, Nothing(NO_TLS)),
-    field("ServerConfig.metricsTlsCrlPath", Text, Nothing(NO_TLS)),
-    field("ServerConfig.metricsTlsCrlFiles", Texts, Nothing(NO_TLS)),
-    field(
-        "ServerConfig.inferMode",
-        Choice(&["standard", "dmi"]),
-        Only("standard", NO_PD),
-    ),
-    field("ServerConfig.interCommTLSEnabled", Bool, Nothing(NO_PD)),
-    field("ServerConfig.interCommPort", PORT, Nothing(NO_PD)),
-    field("ServerConfig.interCommTlsCaPath", Text, Nothing(NO_PD)),
-    field("ServerConfig.interCommTlsCaFiles", Texts, Nothing(NO_PD)),
-    field("ServerConfig.interCommTlsCert", Text, Nothing(NO_PD)),
-    field("ServerConfig.interCommPk", Text, Nothing(NO_PD)),
-    field("ServerConfig.interCommTlsCrlPath", Text, Nothing(NO_PD)),
-    field("ServerConfig.interCommTlsCrlFiles", Texts, Nothing(NO_PD)),
-    field(
-        "ServerConfig.openAiSupport",
-        Choice(&["vllm", "openai"]),
-        Nothing("OpenAI's fields and vLLM's are always understood"),
-    ),
-    field(
-        "ServerConfig.tokenTimeout",
-        Int(1, 3600),
-        Times("step_timeout_ms", 1000),
-    ),
-    field(
-        "ServerConfig.e2eTimeout",
-        Int(1, 65535),
-        Times("timeout_ms", 1000),
-    ),
-    field(
-        "ServerConfig.maxRequestLength",
-        Int(1, 100),
-        By(whole::request_length),
-    ),
-    field(
-        "ServerConfig.maxJsonDepth",
-        Int(1, 1024),
-        Nothing("JSON is read to a depth of 128"),
-    ),
-    field(
-        "ServerConfig.distDPServerEnabled",
-        Bool,
-        Only("false", NO_NODES),
-    ),
-    field(
-        "ServerConfig.layerwiseDisaggregated",
-        Bool,
-        Only("false", NO_NODES),
-    ),
-    field(
-        "ServerConfig.layerwiseDisaggregatedRoleType",
-        Text,
-        Nothing(NO_NODES),
-    ),
-    field(
-        "ServerConfig.layerwiseDisaggregatedMasterIpAddress",
-        Text,
-        Nothing(NO_NODES),
-    ),
-    field(
-        "ServerConfig.layerwiseDisaggregatedSlaveIpAddress",
-        Texts,
-        Nothing(NO_NODES),
-    ),
-    field(
-        "ServerConfig.layerwiseDisaggregatedDataPort",
-        ANY_U32,
-        Nothing(NO_NODES),
-    ),
-    field(
-        "ServerConfig.layerwiseDisaggregatedCrtlPort",
-        Any,
-        Nothing(NO_NODES),
-    ),
-    field(
-        "ServerConfig.HealthCheckConfig",
-        Any,
-        Nothing("health is read from the steps' progress"),
-    ),
-    field(
-        "ServerConfig.npuUsageThreshold",
-        ANY_U32,
-        Nothing("health is read from the steps' progress"),
-    ),
     field("BackendConfig.backendName", Text, Nothing(ONE_ENGINE)),
     field(
         "BackendConfig.modelInstanceNumber",
@@ -453,18 +289,6 @@ pub static FIELDS: &[Field] = &[
         "ScheduleConfig.layerwiseDisaggregated",
         Any,
         Nothing(NO_NODES),
-    ),
-    field("LogConfig.logLevel", Text, By(whole::log_level)),
-    field("LogConfig.dynamicLogLevel", Text, By(whole::log_level)),
-    field(
-        "LogConfig.dynamicLogLevelValidHours",
-        Any,
-        Nothing("the log's level holds until the end"),
-    ),
-    field(
-        "LogConfig.dynamicLogLevelValidTime",
-        Any,
-        Nothing("the log's level holds until the end"),
     ),
 ];
 
