@@ -266,6 +266,7 @@ fn up(device: DeviceId, epoch: Epoch, capacity: &Capacity) {
     gauge!(m::KV_BLOCKS_FREE.name, "device" => device.clone()).set(f64::from(capacity.blocks));
     gauge!(m::KV_BLOCKS_CACHED.name, "device" => device.clone()).set(0.0);
     gauge!(m::KV_USAGE.name, "device" => device.clone()).set(0.0);
+    gauge!(m::BATCH_CURRENT_SIZE.name, "device" => device.clone()).set(0.0);
     gauge!(m::KV_BLOCK_SIZE.name, "device" => device).set(f64::from(capacity.block_size));
 }
 

@@ -18,7 +18,7 @@ pub use mindie::Note;
 pub use options::{
     Config, DebugConfig, DebugFault, Dtype, Isolation, KvDtype, LogFormat, LogLevel, LogRequests,
     ModelConfig, NOT_OFFERED, OPTIONS, OptionSpec, Quantize, ReasoningParser, ServerConfig,
-    SimulatedTime, Speculate, ToolParser,
+    SimulatedTime, Speculate, TgiVersion, ToolParser,
 };
 pub use origin::Origin;
 pub use resolve::{Inputs, Resolved, Setting, resolve};

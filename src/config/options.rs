@@ -203,6 +203,9 @@ options! {
         enable_metrics: bool = Switch => On(true);
         /// File with one API key a line; requests must then carry one of them. none: no keys.
         api_key_file: Option<PathBuf> = Or("none", &Path) => Null;
+        /// Whose form of TGI's dialect is spoken where they differ: 0.9.4, 3 (defaults, /info and further fields of TGI 2 and 3), or mindie
+        /// (its fields, errors and /info).
+        tgi_version: TgiVersion = Choice(&["0.9.4", "3", "mindie"]) => Word("0.9.4");
         /// Most requests that wait for a place; more are refused at once with 429.
         max_queue: usize = Int(1, 1_000_000) => Number(256);
         /// Longest wait in the queue, in ms; none: as long as the request may take.
@@ -327,6 +330,20 @@ pub enum KvDtype {
     Bf16,
     /// A byte each.
     Int8,
+}
+
+/// Whose form of TGI's dialect is spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+pub enum TgiVersion {
+    /// That of 0.9.4.
+    #[serde(rename = "0.9.4")]
+    Early,
+    /// That of 2 and 3.
+    #[serde(rename = "3")]
+    Later,
+    /// MindIE's.
+    #[serde(rename = "mindie")]
+    MindIe,
 }
 
 /// Guessing ahead.

@@ -9,7 +9,7 @@ use super::refusal::Refusal;
 use super::request_log::LogLine;
 use super::sse::{self, FrameWriter, KeepAlive, frame_after};
 use super::state::{AppState, Serving};
-use super::tgi::{Generated, StreamParts, TgiFrames};
+use super::tgi::{Generated, StreamParts, TgiFrames, Version};
 use super::{body, request_id, submit};
 use actix_web::guard::GuardContext;
 use actix_web::http::header::{HeaderName, HeaderValue};
@@ -227,7 +227,11 @@ async fn stream_by_query(
         prefix: String::new(),
         details: false,
         sampled: temperature > 0.0,
-        max_new_tokens: max_tokens,
+        max_new_tokens: Some(max_tokens),
+        max_total_tokens: serving.model.max_model_len,
+        max_output_tokens: serving.model.max_output_len,
+        top_n: 0,
+        version: Version::V0_9_4,
         stops: Vec::new(),
         text: serving.text.clone(),
         data: "data: ",

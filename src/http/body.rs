@@ -2,12 +2,15 @@
 
 use super::refusal::{Kind, Refusal};
 use super::state::AppState;
-use actix_web::HttpRequest;
 use actix_web::dev::Decompress;
 use actix_web::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use actix_web::web::{Bytes, BytesMut, Payload};
+use actix_web::{HttpMessage, HttpRequest};
 use futures_util::StreamExt;
 use std::time::Duration;
+
+/// A request's body that a route has read before it handed the request on, left with the request.
+pub struct AlreadyRead(pub Bytes);
 
 /// Longer than it takes to write a refusal.
 const HELD: Duration = Duration::from_secs(1);
@@ -35,6 +38,9 @@ pub async fn read(
     payload: Payload,
     state: &AppState,
 ) -> Result<Bytes, Refusal> {
+    if let Some(AlreadyRead(bytes)) = request.extensions_mut().remove::<AlreadyRead>() {
+        return Ok(bytes);
+    }
     let limit = state.limits.max_body_bytes;
     check_coding(request)?;
     check_length(request, limit)?;

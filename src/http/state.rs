@@ -8,6 +8,7 @@ use super::grammar::GrammarDesk;
 use super::mindie::Stoppable;
 use super::refusal::Refusal;
 use super::request_log::RequestLog;
+use super::tgi::Version;
 use super::wall_clock::unix_seconds;
 use metrics_exporter_prometheus::PrometheusHandle;
 use ropeteam_actors::Engine;
@@ -107,6 +108,8 @@ pub struct Limits {
     pub max_running: u32,
     /// Largest `best_of` on the TGI routes.
     pub max_best_of: u32,
+    /// Whose form of the TGI dialect is spoken where they differ.
+    pub tgi_version: Version,
     /// Most stop sequences on the TGI routes.
     pub max_stop_sequences: usize,
     /// Most sequences that one step prefills; only told.
@@ -122,6 +125,7 @@ impl Default for Limits {
             max_concurrent_requests: 128,
             max_running: 64,
             max_best_of: 2,
+            tgi_version: Version::V0_9_4,
             max_stop_sequences: 4,
             max_prefill_batch_size: 32,
             max_prefill_tokens: 1024,

@@ -1,10 +1,11 @@
 //! What the HTTP handlers work with, made from the configuration, and the model put into it once it is there.
 
-use crate::config::{Config, LogRequests, ServerConfig};
+use crate::config::{Config, LogRequests, ServerConfig, TgiVersion};
 use crate::http::auth::ApiKeys;
 use crate::http::grammar::GrammarDesk;
 use crate::http::request_log::RequestLog;
 use crate::http::state::{AppState, Limits, Serving, Timeouts};
+use crate::http::tgi::Version;
 use crate::recorder;
 use crate::start_error::StartError;
 use crate::wiring::{Started, sizing};
@@ -117,6 +118,11 @@ fn limits(config: &Config) -> Limits {
         max_body_bytes: server.max_body_bytes,
         max_concurrent_requests: server.max_queue + running as usize,
         max_running: running,
+        tgi_version: match server.tgi_version {
+            TgiVersion::Early => Version::V0_9_4,
+            TgiVersion::Later => Version::Later,
+            TgiVersion::MindIe => Version::MindIe,
+        },
         max_prefill_batch_size: model.max_prefill_batch_size,
         max_prefill_tokens: model.max_prefill_tokens,
         ..Limits::default()

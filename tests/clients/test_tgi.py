@@ -57,3 +57,15 @@ def test_inference_client_chats(hub):
     messages = [{"role": "user", "content": "What is the capital of Japan? Answer in one sentence."}]
     answer = hub.chat_completion(messages, max_tokens=32, temperature=0)
     assert answer.choices[0].message.content == "The capital of Japan is Tokyo."
+
+
+def test_the_best_tokens_are_parsed(tgi):
+    answer = tgi.generate(PROMPT, max_new_tokens=3, top_n_tokens=2)
+    assert len(answer.details.top_tokens) == 3
+    assert all(best[0].id == token.id for best, token in zip(answer.details.top_tokens, answer.details.tokens))
+
+
+def test_inference_client_streams_details(hub):
+    events = list(hub.text_generation(PROMPT, max_new_tokens=3, stream=True, details=True))
+    assert events[-1].generated_text == " 11,"
+    assert events[-1].details.generated_tokens == 3

@@ -1,5 +1,6 @@
 //! Scenarios against the real server process over real sockets, on tiny models.
 
+mod articles;
 mod bad_input;
 mod bad_server;
 mod bench;
@@ -13,5 +14,6 @@ mod mindie;
 mod operations;
 mod process;
 mod structured;
+mod tgi;
 mod tls;
 mod tools;

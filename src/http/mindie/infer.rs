@@ -86,7 +86,7 @@ async fn answer(
     }
     let (details, sampled) = (parameters.wants_details(), parameters.samples());
     let wish = parameters.wish(Ranges::Own, prompt)?;
-    let most = wish.max_new_tokens;
+    let most = wish.max_new_tokens.min(serving.model.max_output_len);
     let generate = wish.engine_request(request, &received);
     if asked.stream.unwrap_or(false) {
         let events = Events { details, sampled };

@@ -35,6 +35,8 @@ pub struct Parameters {
     priority: Option<i64>,
     timeout: Option<u64>,
     details: Option<bool>,
+    /// Not the original's, but what load tests send.
+    ignore_eos: Option<bool>,
     batch_size: Option<i64>,
     watermark: Option<bool>,
     perf_stat: Option<bool>,
@@ -65,6 +67,7 @@ pub struct Wish {
     pub sampling: SamplingParams,
     pub priority: i32,
     pub timeout: Option<Duration>,
+    pub ignore_eos: bool,
 }
 
 impl Parameters {
@@ -108,6 +111,7 @@ impl Parameters {
             sampling: self.sampling(ranges)?,
             priority: priority.map_or(0, |priority| priority as i32 - PRIORITY_MAX),
             timeout: timeout.transpose()?,
+            ignore_eos: self.ignore_eos.unwrap_or(false),
             prompt,
         })
     }
@@ -147,7 +151,10 @@ impl Wish {
             choices: 1,
             sampling: self.sampling,
             constraint: None,
-            stop: StopRules::default(),
+            stop: StopRules {
+                ignore_eos: self.ignore_eos,
+                ..StopRules::default()
+            },
             max_tokens: Some(self.max_new_tokens),
             logprobs: None,
             prompt_logprobs: None,

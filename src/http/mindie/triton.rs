@@ -128,7 +128,7 @@ async fn answer(
         add_special_tokens: true,
     };
     let wish = parameters.wish(Ranges::Triton, prompt)?;
-    let most = wish.max_new_tokens;
+    let most = wish.max_new_tokens.min(serving.model.max_output_len);
     let ticket = state.stoppable.register(&received.tenant, &id);
     let stopped = ticket.stopped();
     let generate = wish.engine_request(request, &received);

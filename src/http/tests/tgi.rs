@@ -1,7 +1,11 @@
 //! The TGI routes.
 
 use super::{get, post, serving_state};
+use crate::http::state::AppState;
+use crate::http::tgi::Version;
+use actix_web::web::Data;
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::time::Duration;
 
 #[actix_web::test]
@@ -281,4 +285,106 @@ async fn info_and_tokenize_answer_as_the_original() {
         tokens,
         json!({"count": 2, "max_model_len": 128, "tokens": [1, 2], "token_strs": null})
     );
+}
+
+/// A state that speaks `version`.
+async fn speaking(version: Version) -> Data<AppState> {
+    let state = serving_state(Duration::ZERO).await.into_inner();
+    let mut state = Arc::try_unwrap(state).ok().expect("nobody else holds it");
+    state.limits.tgi_version = version;
+    Data::new(state)
+}
+
+#[actix_web::test]
+async fn the_best_tokens_stand_beside_each_one_when_asked_for() {
+    let state = serving_state(Duration::ZERO).await;
+    let parameters =
+        json!({"max_new_tokens": 3, "details": true, "top_n_tokens": 2, "ignore_eos": true});
+    let body = json!({"inputs": "abc", "parameters": parameters});
+    let details = post(&state, "/generate", body.clone()).await.json()["details"].clone();
+    let top = details["top_tokens"].as_array().unwrap();
+    assert_eq!(top.len(), 3);
+    for (best, token) in top.iter().zip(details["tokens"].as_array().unwrap()) {
+        let best = best.as_array().unwrap();
+        assert_eq!(best.len(), 2);
+        assert_eq!(best[0]["id"], token["id"], "greedy takes the best");
+        assert!(best[0]["logprob"].as_f64().unwrap() >= best[1]["logprob"].as_f64().unwrap());
+        assert!(best[0]["text"].is_string() && best[0]["special"].is_boolean());
+    }
+    let events = post(&state, "/generate_stream", body).await.events();
+    assert_eq!(events[0]["top_tokens"].as_array().unwrap().len(), 2);
+    assert!(events[0].get("index").is_none());
+}
+
+#[actix_web::test]
+async fn later_versions_tell_more() {
+    let state = speaking(Version::Later).await;
+    let parameters = json!({"max_new_tokens": 3, "details": true, "ignore_eos": true});
+    let body = json!({"inputs": "abc", "parameters": parameters});
+    let events = post(&state, "/generate_stream", body).await.events();
+    let indices: Vec<u64> = events
+        .iter()
+        .map(|e| e["index"].as_u64().unwrap())
+        .collect();
+    assert_eq!(indices, [1, 2, 3]);
+    let expected =
+        json!({"finish_reason": "length", "generated_tokens": 3, "seed": null, "input_length": 3});
+    assert_eq!(events[2]["details"], expected);
+    let info = get(&state, "/info").await.json();
+    assert_eq!(info["max_input_tokens"], 127);
+    assert!(info.get("max_input_length").is_none() && info.get("model_dtype").is_none());
+    // As many tokens as there is room for, unless the model ends by itself.
+    let body = json!({"inputs": "abc", "parameters": {"details": true, "ignore_eos": true}});
+    let details = post(&state, "/generate", body.clone()).await.json()["details"].clone();
+    assert_eq!(details["generated_tokens"], 125);
+    let events = post(&state, "/generate_stream", body).await.events();
+    assert_eq!(events.len(), 125);
+    assert!(events[124]["generated_text"].is_string() && events[123]["generated_text"].is_null());
+}
+
+#[actix_web::test]
+async fn mindies_form_hides_what_it_does_not_know() {
+    let state = speaking(Version::MindIe).await;
+    let parameters =
+        json!({"max_new_tokens": 2, "details": true, "top_p": 1.0, "ignore_eos": true, "seed": 1});
+    let body = json!({"inputs": "abc", "parameters": parameters});
+    let reply = post(&state, "/generate_stream", body.clone()).await;
+    assert!(reply.text.starts_with("data: {"), "{}", reply.text);
+    let events = reply.events();
+    let token = &events[0]["token"];
+    assert!(token["text"].is_string() && token["logprob"].is_null() && token["special"].is_null());
+    assert_eq!(events[1]["details"]["prompt_tokens"], 3);
+    let details = post(&state, "/generate", body).await.json()["details"].clone();
+    assert_eq!(details["prompt_tokens"], 3);
+    let id = details["tokens"][0]["id"].clone();
+    let bare = json!({"id": id, "text": null, "logprob": null, "special": null});
+    assert_eq!(details["tokens"][0], bare);
+    let reply = post(&state, "/generate", json!({"inputs": ""})).await;
+    assert_eq!(reply.status, 422);
+    assert_eq!(reply.json()["error_type"], "Input Validation Error");
+    assert!(get(&state, "/info").await.json()["models"].is_array());
+}
+
+#[actix_web::test]
+async fn invocations_take_any_kind_of_body() {
+    let state = serving_state(Duration::ZERO).await;
+    let completion = json!({"prompt": "abc", "max_tokens": 2});
+    let reply = post(&state, "/invocations", completion).await;
+    assert_eq!(reply.json()["object"], "text_completion", "{}", reply.text);
+    let own = json!({"inputs": "abc", "parameters": {"max_new_tokens": 2}});
+    let reply = post(&state, "/invocations", own).await;
+    assert!(
+        reply.json()[0]["generated_text"].is_string(),
+        "{}",
+        reply.text
+    );
+    // The simulated model has no chat template, which only the chat route would say.
+    let chat = json!({"messages": [{"role": "user", "content": "a"}]});
+    let reply = post(&state, "/invocations", chat).await;
+    assert!(
+        reply.json()["error"]["message"].is_string(),
+        "{}",
+        reply.text
+    );
+    assert_eq!(post(&state, "/invocations", json!({})).await.status, 422);
 }

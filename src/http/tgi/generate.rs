@@ -1,13 +1,13 @@
 //! `POST /generate`, `/generate_stream`, `/` and `/invocations`, with the headers that the original computes. Not here: what the fields
 //! mean (`parameters.rs`) and how answers look (`wire.rs`, `frames.rs`).
 
-use super::error;
 use super::frames::{DATA, StreamParts, TgiFrames};
 use super::parameters::{Caller, Request, check_unknown};
 use super::wire::{Generated, Show};
+use super::{Version, error};
 use crate::http::answer::{self, Answer};
 use crate::http::json::parse;
-use crate::http::mindie::prompt;
+use crate::http::mindie::{self, prompt};
 use crate::http::refusal::Refusal;
 use crate::http::request_log::LogLine;
 use crate::http::state::{AppState, Serving};
@@ -49,7 +49,7 @@ pub async fn generate_stream(
     route(Route::Stream, "/generate_stream", request, payload, state).await
 }
 
-/// Answers `POST /` and `POST /invocations`.
+/// Answers `POST /`, and `POST /invocations` with a body of TGI's.
 pub async fn compat(request: HttpRequest, payload: Payload, state: Data<AppState>) -> HttpResponse {
     route(Route::Either, "/", request, payload, state).await
 }
@@ -72,7 +72,10 @@ async fn route(
     };
     answer.unwrap_or_else(|refusal| {
         log.refused(&refusal);
-        error::response(&refusal)
+        match state.limits.tgi_version {
+            Version::MindIe => mindie::error::response(&refusal),
+            _ => error::response(&refusal),
+        }
     })
 }
 
@@ -141,14 +144,22 @@ impl Call<'_> {
 
     async fn stream(self, log: &mut LogLine) -> Result<HttpResponse, Refusal> {
         self.asked.check_streamable()?;
+        let version = self.state.limits.tgi_version;
         let frames = TgiFrames::new(StreamParts {
             prefix: self.prefix().to_owned(),
             details: self.asked.wants_details(),
-            sampled: self.asked.samples(),
-            max_new_tokens: self.asked.max_new_tokens(),
+            sampled: self.asked.samples(version),
+            max_new_tokens: self.asked.max_new_tokens(version),
+            max_total_tokens: self.serving.model.max_model_len,
+            max_output_tokens: self.serving.model.max_output_len,
+            top_n: self.asked.top_n_tokens(),
+            version,
             stops: self.asked.stops().to_vec(),
             text: self.serving.text.clone(),
-            data: DATA,
+            data: match version {
+                Version::MindIe => "data: ",
+                _ => DATA,
+            },
         });
         let grammar = self.asked.grammar()?;
         let mut generate =
@@ -170,6 +181,7 @@ impl Call<'_> {
 
     async fn whole(self, in_array: bool, log: &mut LogLine) -> Result<HttpResponse, Refusal> {
         let arrived = log.arrived();
+        let version = self.state.limits.tgi_version;
         let logprobs = self.asked.wants_details().then_some(0);
         let prefix = self.prefix().to_owned();
         let grammar = self.asked.grammar()?;
@@ -187,7 +199,9 @@ impl Call<'_> {
             prefix: &prefix,
             details: self.asked.wants_details(),
             prefill: self.asked.wants_prefill(),
-            sampled: self.asked.samples(),
+            sampled: self.asked.samples(version),
+            top_n: self.asked.top_n_tokens(),
+            version,
             text: &*self.serving.text,
         };
         let characters = self.asked.inputs.chars().count();

@@ -1,12 +1,15 @@
-//! The TGI dialect as of 0.9.4, the version that MindIE names: `/`, `/generate`, `/generate_stream`, `/invocations`, `/info`, `/tokenize`.
-//! Of the later fields, `frequency_penalty`, `ignore_eos` and the like are taken where the engine has them.
+//! The TGI dialect as of 0.9.4, the version that MindIE names: `/`, `/generate`, `/generate_stream`, `/invocations`, `/info`, `/tokenize`,
+//! `/chat_tokenize`. Later fields (`grammar`, `top_n_tokens`, `frequency_penalty` and the like) are always taken; where later versions, or
+//! MindIE, answer otherwise, an option says whose answer it is.
 //!
 //! | file | what |
 //! | --- | --- |
-//! | `parameters.rs` | the request: defaults, ranges and exact error texts |
+//! | `version.rs` | whose form it is where they differ |
+//! | `parameters/` | the request: defaults, ranges and exact error texts |
+//! | `invocations.rs` | one route for generation, chats and completions |
 //! | `generate.rs` | the generation routes and their computed headers |
 //! | `wire.rs`, `frames.rs` | shapes of whole and streamed answers |
-//! | `info.rs`, `tokenize.rs` | the other routes |
+//! | `info.rs`, `tokenize.rs`, `chat_tokenize.rs` | the other routes |
 //! | `error.rs` | how a refusal looks |
 //!
 //! What is the original's and looks odd: a temperature of 0 is an error, `top_p` of 1 too; `POST /` answers with an array of one;
@@ -18,14 +21,19 @@
 //!
 //! Log-probabilities are those of the model's unmodified distribution.
 
+pub mod chat_tokenize;
 pub mod error;
 mod frames;
 pub mod generate;
 mod grammar;
 pub mod info;
+pub mod invocations;
 mod parameters;
 pub mod tokenize;
+mod version;
 mod wire;
+
+pub use version::Version;
 
 pub(in crate::http) use frames::{StreamParts, TgiFrames};
 pub(in crate::http) use wire::Generated;

@@ -23,8 +23,9 @@ struct Request {
     return_token_strs: Option<bool>,
 }
 
+/// One token and where it stands.
 #[derive(Debug, Serialize)]
-struct Token<'a> {
+pub struct Token<'a> {
     id: u32,
     text: &'a str,
     start: usize,
@@ -60,7 +61,7 @@ async fn answer(
     } = parse::<Request>(&bytes)?;
     let mut response = submit::ok(submit::ignored_header(&ignored));
     if let Some(inputs) = &asked.inputs {
-        return Ok(response.json(with_offsets(serving, inputs)?));
+        return Ok(response.json(with_offsets(serving, inputs, true)?));
     }
     let (text, special) = match (&asked.prompt, &asked.messages) {
         (Some(prompt), _) => (prompt.clone(), true),
@@ -107,10 +108,17 @@ fn render(serving: &Serving, messages: &[Value], asked: &Request) -> Result<Stri
 }
 
 /// Each token with its place in `text`, in bytes. Tokens that are not in it (a begin token) are empty.
-fn with_offsets<'a>(serving: &Serving, text: &'a str) -> Result<Vec<Token<'a>>, Refusal> {
+///
+/// # Errors
+/// When the text cannot be tokenised.
+pub fn with_offsets<'a>(
+    serving: &Serving,
+    text: &'a str,
+    special: bool,
+) -> Result<Vec<Token<'a>>, Refusal> {
     let tokens = serving
         .text
-        .encode_with_offsets(text, true)
+        .encode_with_offsets(text, special)
         .map_err(|error| Refusal::invalid("inputs", error.to_string()))?;
     Ok(tokens
         .into_iter()

@@ -1,5 +1,6 @@
 //! Shapes of the TGI dialect's whole answers. Not here: streamed ones (`frames.rs`).
 
+use super::Version;
 use crate::http::answer::{Answer, Choice};
 use ropeteam_actors::generation::{Started, TokenOut};
 use ropeteam_engine::ids::TokenId;
@@ -24,6 +25,11 @@ struct Details {
     tokens: Vec<Token>,
     #[serde(skip_serializing_if = "Option::is_none")]
     best_of_sequences: Option<Vec<BestOfSequence>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    top_tokens: Vec<Vec<Token>>,
+    /// MindIE's alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_tokens: Option<u32>,
 }
 
 #[derive(Debug, Serialize)]
@@ -34,6 +40,8 @@ struct BestOfSequence {
     seed: Option<u64>,
     prefill: Vec<PrefillToken>,
     tokens: Vec<Token>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    top_tokens: Vec<Vec<Token>>,
 }
 
 #[derive(Debug, Serialize)]
@@ -47,9 +55,12 @@ struct PrefillToken {
 #[derive(Clone, Debug, Serialize)]
 pub struct Token {
     id: u32,
-    text: String,
+    /// Always there but in MindIE's whole answers.
+    text: Option<String>,
+    /// Never there in MindIE's.
     logprob: Option<f32>,
-    special: bool,
+    /// The same.
+    special: Option<bool>,
 }
 
 impl Token {
@@ -62,9 +73,30 @@ impl Token {
         };
         Token {
             id: token.id.0,
-            text: own.unwrap_or_else(|| token.text.clone()),
+            text: Some(own.unwrap_or_else(|| token.text.clone())),
             logprob: token.logprob,
-            special: token.special,
+            special: Some(token.special),
+        }
+    }
+
+    /// The best tokens in its place, at most `count`.
+    pub fn top(token: &TokenOut, count: u32, text: &dyn TextCodec) -> Vec<Token> {
+        let best = token.top.iter().take(count as usize);
+        let one = |&(id, logprob): &(TokenId, f32)| Token {
+            id: id.0,
+            text: Some(text.token_text(id).unwrap_or_default()),
+            logprob: Some(logprob),
+            special: Some(text.is_special(id)),
+        };
+        best.map(one).collect()
+    }
+
+    /// As MindIE shows it in a stream.
+    pub fn bare(self) -> Self {
+        Token {
+            logprob: None,
+            special: None,
+            ..self
         }
     }
 }
@@ -79,6 +111,10 @@ pub struct Show<'a> {
     pub prefill: bool,
     /// Tokens were drawn, so there is a seed to tell.
     pub sampled: bool,
+    /// So many best tokens beside each one.
+    pub top_n: u32,
+    /// Whose form.
+    pub version: Version,
     /// For token texts.
     pub text: &'a dyn TextCodec,
 }
@@ -106,7 +142,9 @@ impl Generated {
             generated_tokens: best.usage.completion_tokens,
             seed: show.sampled.then_some(best.usage.seed),
             prefill: prefill(&started, show),
-            tokens: tokens(&best.tokens, show.text),
+            tokens: tokens(&best.tokens, show),
+            top_tokens: top_tokens(&best.tokens, show),
+            prompt_tokens: (show.version == Version::MindIe).then_some(best.usage.prompt_tokens),
             best_of_sequences: several.then(|| {
                 choices
                     .iter()
@@ -128,7 +166,8 @@ fn other(choice: &Choice, started: &Started, show: &Show<'_>) -> BestOfSequence 
         generated_tokens: choice.usage.completion_tokens,
         seed: show.sampled.then_some(choice.usage.seed),
         prefill: prefill(started, show),
-        tokens: tokens(&choice.tokens, show.text),
+        tokens: tokens(&choice.tokens, show),
+        top_tokens: top_tokens(&choice.tokens, show),
     }
 }
 
@@ -143,8 +182,24 @@ fn best_index(choices: &[Choice]) -> usize {
     best
 }
 
-fn tokens(tokens: &[TokenOut], text: &dyn TextCodec) -> Vec<Token> {
-    tokens.iter().map(|token| Token::of(token, text)).collect()
+/// MindIE tells only their ids.
+fn tokens(tokens: &[TokenOut], show: &Show<'_>) -> Vec<Token> {
+    let one = |token| match (show.version, Token::of(token, show.text)) {
+        (Version::MindIe, token) => Token {
+            text: None,
+            ..token.bare()
+        },
+        (_, token) => token,
+    };
+    tokens.iter().map(one).collect()
+}
+
+fn top_tokens(tokens: &[TokenOut], show: &Show<'_>) -> Vec<Vec<Token>> {
+    if show.top_n == 0 {
+        return Vec::new();
+    }
+    let best = |token| Token::top(token, show.top_n, show.text);
+    tokens.iter().map(best).collect()
 }
 
 fn prefill(started: &Started, show: &Show<'_>) -> Vec<PrefillToken> {

@@ -1,5 +1,6 @@
 //! The TGI request: fields, defaults, ranges and the original's error texts, checked in its order. Not here: running it (`generate.rs`).
 
+use super::Version;
 use super::grammar::Grammar;
 use crate::http::grammar::Asked;
 use crate::http::json::{asks_for_nothing, finite, object};
@@ -12,12 +13,13 @@ use serde_json::Value;
 
 /// The original's default.
 pub const MAX_NEW_TOKENS: u32 = 20;
+/// Most tokens shown beside each one.
+const TOP_N_TOKENS_MAX: u32 = 5;
 
 /// Known fields that are not offered, each with the JSON values that ask for nothing (`null` always is one).
 const NOT_OFFERED: &[(&str, &[&str])] = &[
     ("parameters.watermark", &["false"]),
     ("parameters.adapter_id", &[]),
-    ("parameters.top_n_tokens", &["0"]),
     ("parameters.prompt_logprobs", &[]),
     ("parameters.timeout", &[]),
 ];
@@ -28,7 +30,7 @@ pub struct Request {
     /// The prompt.
     pub inputs: String,
     /// How to go on from it.
-    #[serde(default, deserialize_with = "or_default")]
+    #[serde(default = "Parameters::omitted", deserialize_with = "or_default")]
     pub parameters: Parameters,
     /// Only read on `/`.
     pub stream: Option<bool>,
@@ -66,10 +68,24 @@ pub struct Parameters {
     #[serde(default, deserialize_with = "object")]
     grammar: Option<Grammar>,
     priority: Option<i32>,
+    /// So many best tokens are shown beside each one.
+    top_n_tokens: Option<u32>,
+    /// There are no parameters at all.
+    #[serde(skip)]
+    omitted: bool,
+}
+
+impl Parameters {
+    fn omitted() -> Self {
+        Parameters {
+            omitted: true,
+            ..Parameters::default()
+        }
+    }
 }
 
 fn or_default<'de, D: serde::Deserializer<'de>>(source: D) -> Result<Parameters, D::Error> {
-    Ok(object::<D, Parameters>(source)?.unwrap_or_default())
+    Ok(object::<D, Parameters>(source)?.unwrap_or_else(Parameters::omitted))
 }
 
 /// Goes through the fields that no type knew. Returns those that nobody knows.
@@ -112,9 +128,17 @@ impl Request {
         self.parameters.decoder_input_details.unwrap_or(false)
     }
 
-    /// Most tokens to generate.
-    pub fn max_new_tokens(&self) -> u32 {
-        self.parameters.max_new_tokens.unwrap_or(MAX_NEW_TOKENS)
+    /// Most tokens to generate; `None`: as many as the length limit leaves, which later versions have for a default.
+    pub fn max_new_tokens(&self, version: Version) -> Option<u32> {
+        match version {
+            Version::Later => self.parameters.max_new_tokens,
+            _ => Some(self.parameters.max_new_tokens.unwrap_or(MAX_NEW_TOKENS)),
+        }
+    }
+
+    /// How many best tokens are shown beside each one.
+    pub fn top_n_tokens(&self) -> u32 {
+        self.parameters.top_n_tokens.unwrap_or(0)
     }
 
     /// What the output must obey.
@@ -131,10 +155,12 @@ impl Request {
         self.parameters.stop.as_deref().unwrap_or(&[])
     }
 
-    /// Whether tokens are drawn: the original's token chooser draws when told to, and also when any warper is on.
-    pub fn samples(&self) -> bool {
+    /// Whether tokens are drawn: the original's token chooser draws when told to, and also when any warper is on. Later versions draw for a
+    /// request without any parameters.
+    pub fn samples(&self, version: Version) -> bool {
         let p = &self.parameters;
-        p.do_sample.unwrap_or(false)
+        p.do_sample
+            .unwrap_or(p.omitted && version == Version::Later)
             || p.temperature.is_some_and(|t| t != 1.0)
             || p.top_k.is_some()
             || p.top_p.is_some()
@@ -172,8 +198,11 @@ impl Request {
         state: &AppState,
         serving: &Serving,
     ) -> Result<GenerateRequest, Refusal> {
+        let version = state.limits.tgi_version;
         let best_of = self.best_of(state)?;
-        let sampling = self.sampling(best_of)?;
+        let sampling = self.sampling(best_of, version)?;
+        let top_n = self.checked_top_n()?;
+        let logprobs = logprobs.map(|least| least.max(top_n));
         let stop = self.stop_rules(state)?;
         if self.inputs.is_empty() {
             return wrong("inputs", "`inputs` cannot be empty");
@@ -189,7 +218,7 @@ impl Request {
             sampling,
             constraint: None,
             stop,
-            max_tokens: Some(self.max_new_tokens()),
+            max_tokens: self.max_new_tokens(version),
             logprobs: if best_of > 1 {
                 logprobs.or(Some(0))
             } else {
@@ -227,17 +256,31 @@ impl Request {
         Ok(best_of)
     }
 
-    fn sampling(&self, best_of: u32) -> Result<SamplingParams, Refusal> {
+    fn checked_top_n(&self) -> Result<u32, Refusal> {
+        match self.top_n_tokens() {
+            given if given > TOP_N_TOKENS_MAX => wrong(
+                "top_n_tokens",
+                format!("`top_n_tokens` must be >= 0 and <= {TOP_N_TOKENS_MAX}. Given: {given}"),
+            ),
+            given => Ok(given),
+        }
+    }
+
+    fn sampling(&self, best_of: u32, version: Version) -> Result<SamplingParams, Refusal> {
         let p = &self.parameters;
         let temperature = positive("temperature", p.temperature)?;
         let repetition_penalty = positive("repetition_penalty", p.repetition_penalty)?;
-        let top_p = share("top_p", p.top_p)?;
+        let top_p = match p.top_p {
+            // MindIE takes what TGI refuses.
+            Some(1.0) if version == Version::MindIe => 1.0,
+            given => share("top_p", given)?,
+        };
         let typical_p = share("typical_p", p.typical_p)?;
         let top_k = match p.top_k {
             Some(k) if k <= 0 => return wrong("top_k", "`top_k` must be strictly positive"),
             k => k.unwrap_or(0) as u32,
         };
-        if self.max_new_tokens() == 0 {
+        if p.max_new_tokens == Some(0) {
             return wrong(
                 "max_new_tokens",
                 "`max_new_tokens` must be strictly positive",
@@ -247,7 +290,11 @@ impl Request {
             return wrong("seed", "`seed` must not be set when `best_of` > 1");
         }
         Ok(SamplingParams {
-            temperature: if self.samples() { temperature } else { 0.0 },
+            temperature: if self.samples(version) {
+                temperature
+            } else {
+                0.0
+            },
             top_k,
             top_p,
             typical_p,
@@ -306,7 +353,7 @@ impl Request {
             return refusal;
         };
         let message = if with_output {
-            let new = self.max_new_tokens();
+            let new = self.parameters.max_new_tokens.unwrap_or(MAX_NEW_TOKENS);
             let inputs = given.saturating_sub(new as usize);
             format!(
                 "`inputs` tokens + `max_new_tokens` must be <= {limit}. Given: {inputs} `inputs` tokens and {new} `max_new_tokens`"
@@ -355,121 +402,4 @@ fn penalty(field: &str, value: Option<f32>) -> Result<f32, Refusal> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::http::json::parse;
-
-    fn request(parameters: &str) -> Request {
-        let body = format!(r#"{{"inputs":"C","parameters":{parameters}}}"#);
-        parse::<Request>(body.as_bytes()).expect("a request").value
-    }
-
-    fn check_error(parameters: &str, expected: &str) {
-        let request = request(parameters);
-        let state = AppState::new(Default::default(), Default::default());
-        let result = request
-            .best_of(&state)
-            .and_then(|best_of| request.sampling(best_of))
-            .and_then(|_| request.stop_rules(&state).map(|_| ()));
-        assert_eq!(result.expect_err(parameters).message, expected);
-    }
-
-    #[test]
-    fn error_texts_are_the_originals() {
-        check_error(
-            r#"{"best_of":3}"#,
-            "`best_of` must be > 0 and <= 2. Given: 3",
-        );
-        check_error(
-            r#"{"best_of":2}"#,
-            "you must use sampling when `best_of` is > 1",
-        );
-        check_error(
-            r#"{"best_of":2,"do_sample":true,"seed":1}"#,
-            "`seed` must not be set when `best_of` > 1",
-        );
-        check_error(
-            r#"{"temperature":0}"#,
-            "`temperature` must be strictly positive",
-        );
-        check_error(
-            r#"{"repetition_penalty":0}"#,
-            "`repetition_penalty` must be strictly positive",
-        );
-        check_error(r#"{"top_p":1.0}"#, "`top_p` must be > 0.0 and < 1.0");
-        check_error(
-            r#"{"typical_p":0.0}"#,
-            "`typical_p` must be > 0.0 and < 1.0",
-        );
-        check_error(r#"{"top_k":0}"#, "`top_k` must be strictly positive");
-        check_error(
-            r#"{"max_new_tokens":0}"#,
-            "`max_new_tokens` must be strictly positive",
-        );
-        check_error(
-            r#"{"stop":["a","b","c","d","e"]}"#,
-            "`stop` supports up to 4 stop sequences. Given: 5",
-        );
-    }
-
-    #[test]
-    fn greedy_unless_told_to_sample_or_given_a_warper() {
-        for (parameters, samples) in [
-            ("{}", false),
-            (r#"{"temperature":1.0}"#, false),
-            (r#"{"do_sample":true}"#, true),
-            (r#"{"temperature":0.7}"#, true),
-            (r#"{"top_k":5}"#, true),
-            (r#"{"top_p":0.9}"#, true),
-            (r#"{"typical_p":0.9}"#, true),
-        ] {
-            let params = request(parameters).sampling(1).unwrap();
-            assert_eq!(params.temperature > 0.0, samples, "{parameters}");
-        }
-    }
-
-    #[test]
-    fn too_many_tokens_are_told_in_the_originals_words() {
-        let request = request(r#"{"max_new_tokens":100}"#);
-        let count = TokenCount {
-            given: 110,
-            limit: 64,
-            with_output: true,
-        };
-        let refusal = Refusal {
-            tokens: Some(count),
-            ..Refusal::new(Kind::TooLong, "")
-        };
-        assert_eq!(
-            request.in_tgi_words(refusal).message,
-            "`inputs` tokens + `max_new_tokens` must be <= 64. Given: 10 `inputs` tokens and 100 `max_new_tokens`"
-        );
-    }
-
-    #[test]
-    fn what_is_not_offered_is_refused_by_name() {
-        let body = br#"{"inputs":"a","parameters":{"watermark":true,"top_n_tokens":0,"x":1}}"#;
-        let ignored = |names: &[&str]| names.iter().map(|&n| n.to_owned()).collect::<Vec<_>>();
-        assert!(check_unknown(body, ignored(&["parameters.watermark"])).is_err());
-        assert_eq!(
-            check_unknown(body, ignored(&["parameters.top_n_tokens", "parameters.x"])).unwrap(),
-            ["parameters.x"]
-        );
-        let unreadable = br#"{"inputs":"a","parameters":{"timeout":1e400}}"#;
-        assert!(check_unknown(unreadable, ignored(&["parameters.timeout"])).is_err());
-        let body = br#"{"inputs":"a","parameters":{"watermark":false}}"#;
-        assert!(
-            check_unknown(body, ignored(&["parameters.watermark"]))
-                .unwrap()
-                .is_empty()
-        );
-    }
-
-    #[test]
-    fn parameters_may_be_null_or_absent() {
-        for body in [r#"{"inputs":"a"}"#, r#"{"inputs":"a","parameters":null}"#] {
-            let request = parse::<Request>(body.as_bytes()).unwrap().value;
-            assert_eq!(request.max_new_tokens(), MAX_NEW_TOKENS);
-        }
-    }
-}
+mod tests;
