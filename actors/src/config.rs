@@ -26,7 +26,8 @@ pub struct EngineConfig {
     pub queue_timeout: Option<Duration>,
     /// A request without a timeout of its own ends this long after it came in.
     pub request_timeout: Duration,
-    /// A sequence that was interrupted so many times ends with `DeviceError`: it may be what kills the devices.
+    /// A sequence that so many devices died under, one after the other without a token for it in between, ends with `DeviceError`: it
+    /// may be what kills them.
     pub max_interruptions: u32,
     /// Longest prompt in tokens; `None`: what the length limit leaves.
     pub max_prompt_tokens: Option<u32>,

@@ -138,6 +138,8 @@ pub struct DeviceDown {
 pub struct DeviceGone {
     /// The device.
     pub device: DeviceId,
+    /// It will be tried again some time: waiting is not in vain.
+    pub returns: bool,
 }
 
 /// Supervisor → Device: end this life, between two steps. It answers with [`DeviceDown`]. Bound: one per life.

@@ -164,9 +164,14 @@ impl Supervisor {
                 });
                 ctx.run_later(after, move |act, ctx| act.revive(i, epoch, ctx));
             }
-            Verdict::GiveUp => {
-                self.scheduler.do_send(DeviceGone { device });
+            Verdict::GiveUp { trial } => {
+                let returns = trial.is_some();
+                self.scheduler.do_send(DeviceGone { device, returns });
                 self.bus.publish(Event::DeviceGivenUp { device, detail });
+                if let Some(at) = trial {
+                    let revive = move |act: &mut Self, ctx: &mut _| act.revive(i, epoch, ctx);
+                    ctx.run_later(at.since(now), revive);
+                }
             }
         }
     }

@@ -19,6 +19,8 @@ pub struct RestartPolicy {
     pub budget: u32,
     /// Failures older than this are forgiven.
     pub window: Duration,
+    /// A device that was given up is tried once more so long after, and so on until a life lasts; `None`: only an operator does that.
+    pub trial_after: Option<Duration>,
     /// A busy device that finishes no step for so long is stuck.
     pub stuck_after: Duration,
     /// A device that is not up so long after its start is stuck.
@@ -34,6 +36,7 @@ impl Default for RestartPolicy {
             delay_max: Duration::from_secs(30),
             budget: 5,
             window: Duration::from_secs(600),
+            trial_after: Some(Duration::from_secs(60)),
             stuck_after: Duration::from_secs(60),
             start_within: Duration::from_secs(900),
             retire_within: Duration::from_secs(10),
@@ -51,7 +54,7 @@ pub enum LifeState {
     Up(Time),
     /// It failed and starts again then.
     Down(Time),
-    /// It failed too often; nobody starts it again but an operator.
+    /// It failed too often; an operator starts it again, or a trial does.
     GivenUp(Time),
 }
 
@@ -72,8 +75,11 @@ impl LifeState {
 pub enum Verdict {
     /// Start the next life at that time.
     RestartAt(Time),
-    /// Do not start it again.
-    GiveUp,
+    /// Do not start it again, but for a trial at that time.
+    GiveUp {
+        /// When; `None`: never.
+        trial: Option<Time>,
+    },
 }
 
 /// What a device shows of its progress.
@@ -148,7 +154,7 @@ impl Lives {
         let verdict = self.judge(fault.kind, now);
         self.state = match verdict {
             Verdict::RestartAt(at) => LifeState::Down(at),
-            Verdict::GiveUp => LifeState::GivenUp(now),
+            Verdict::GiveUp { .. } => LifeState::GivenUp(now),
         };
         self.last_fault = Some(fault);
         Some(verdict)
@@ -169,7 +175,9 @@ impl Lives {
         self.failures.push_back(now);
         let count = self.failures.len() as u32;
         if count > self.policy.budget {
-            return Verdict::GiveUp;
+            // A trial that fails within the window comes here again.
+            let trial = self.policy.trial_after.map(|pause| now + pause);
+            return Verdict::GiveUp { trial };
         }
         let doubled = self
             .policy
@@ -183,7 +191,7 @@ impl Lives {
     pub fn restart(&mut self, forgive: bool, now: Time) -> Option<Epoch> {
         match self.state {
             LifeState::Starting(_) | LifeState::Up(_) => return None,
-            LifeState::GivenUp(_) if !forgive => return None,
+            LifeState::GivenUp(at) if !forgive && !self.is_trial_due(at, now) => return None,
             LifeState::Down(_) | LifeState::GivenUp(_) => {}
         }
         if forgive {
@@ -193,6 +201,11 @@ impl Lives {
         self.state = LifeState::Starting(now);
         self.restarts += 1;
         Some(self.epoch)
+    }
+
+    fn is_trial_due(&self, given_up: Time, now: Time) -> bool {
+        let pause = self.policy.trial_after;
+        pause.is_some_and(|pause| now.since(given_up) >= pause)
     }
 
     /// The fault to report if the device shows no progress for too long.
@@ -235,6 +248,7 @@ mod tests {
             delay_max: Duration::from_millis(300),
             budget: 3,
             window: Duration::from_secs(10),
+            trial_after: Some(Duration::from_secs(2)),
             stuck_after: Duration::from_secs(1),
             start_within: Duration::from_secs(5),
             retire_within: Duration::from_secs(1),
@@ -264,9 +278,34 @@ mod tests {
             fail_once(&mut lives, at(3000)),
             Some(Verdict::RestartAt(at(3300)))
         );
-        assert_eq!(fail_once(&mut lives, at(4000)), Some(Verdict::GiveUp));
+        let trial = Some(at(6000));
+        assert_eq!(
+            fail_once(&mut lives, at(4000)),
+            Some(Verdict::GiveUp { trial })
+        );
         assert_eq!(lives.state(), LifeState::GivenUp(at(4000)));
         assert_eq!(lives.restart(true, at(5000)), Some(Epoch(5)));
+    }
+
+    #[test]
+    fn a_device_that_was_given_up_is_tried_again_and_again_until_a_life_lasts() {
+        let mut lives = Lives::new(policy(), at(0));
+        (1..=4).for_each(|n| _ = fail_once(&mut lives, at(n)));
+        assert_eq!(lives.restart(false, at(2003)), None, "too early");
+        assert_eq!(lives.restart(false, at(2004)), Some(Epoch(5)));
+        // The trial fails.
+        let trial = Some(at(5000));
+        assert_eq!(
+            fail_once(&mut lives, at(3000)),
+            Some(Verdict::GiveUp { trial })
+        );
+        assert_eq!(lives.restart(false, at(5000)), Some(Epoch(6)));
+        // The next one lasts, and has a budget again.
+        let verdict = fail_once(&mut lives, at(20_000));
+        assert!(
+            matches!(verdict, Some(Verdict::RestartAt(_))),
+            "{verdict:?}"
+        );
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //! unless such a hook is switched on.
 
 use ropeteam_engine::executor::{Capacity, DeviceFault, FaultKind, ForkJoin, StepExecutor};
-use ropeteam_engine::plan::{StepOutput, StepPlan};
+use ropeteam_engine::ids::TokenId;
+use ropeteam_engine::plan::{Chunk, StepOutput, StepPlan};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -110,6 +111,38 @@ impl StepExecutor for FaultyExecutor {
             kind: FaultKind::Operator,
             detail: "injected fault".into(),
         })
+    }
+}
+
+/// Runs `inner`, but panics in every step that begins with a certain sequence: a request that kills devices.
+pub struct PoisonedExecutor {
+    inner: Box<dyn StepExecutor>,
+    poison: Vec<TokenId>,
+}
+
+impl PoisonedExecutor {
+    /// Sequences whose tokens begin with `poison` are deadly; with an empty one none is.
+    pub fn new(inner: Box<dyn StepExecutor>, poison: Vec<TokenId>) -> Self {
+        PoisonedExecutor { inner, poison }
+    }
+}
+
+impl StepExecutor for PoisonedExecutor {
+    fn capacity(&self) -> Capacity {
+        self.inner.capacity()
+    }
+
+    fn threads(&mut self) -> Option<&mut dyn ForkJoin> {
+        self.inner.threads()
+    }
+
+    fn step(&mut self, plan: &StepPlan, output: &mut StepOutput) -> Result<(), DeviceFault> {
+        let is_deadly = |chunk: &Chunk| chunk.start == 0 && chunk.tokens.starts_with(&self.poison);
+        assert!(
+            self.poison.is_empty() || !plan.chunks.iter().any(is_deadly),
+            "a deadly sequence"
+        );
+        self.inner.step(plan, output)
     }
 }
 

@@ -183,10 +183,68 @@ fn a_sequence_that_kills_its_device_again_and_again_is_given_up() {
 }
 
 #[test]
+fn a_deadly_request_is_given_up_and_its_company_lives() {
+    let company: Vec<_> = (0..6)
+        .map(|n| sampled(&format!("{n}"), "in good faith", n))
+        .collect();
+    let expected = contents(&run(World::undisturbed(), &company));
+    let mut world = World::undisturbed();
+    world.poison = "poison";
+    world.config.restart.budget = 50;
+    let mut requests = company;
+    requests.insert(3, request("deadly", "poison in the rope"));
+    let mut seen = run(world, &requests);
+    let deadly = seen.remove(3);
+    assert_eq!(deadly.choices[0].reason, Some(FinishReason::DeviceError));
+    assert_eq!(contents(&seen), expected);
+}
+
+#[test]
+fn a_stream_that_goes_on_after_every_death_is_never_given_up() {
+    // Each life brings two tokens, which is more deaths than a deadly sequence is granted.
+    let deaths: Vec<_> = (1..9).map(|life| (life * 3 - 1, Fault::Error)).collect();
+    let expected = contents(&run(World::undisturbed(), &[request("a", "tenacious")]));
+    let mut world = World::new(vec![FaultPlan::new(deaths)]);
+    world.config.restart.budget = 50;
+    assert_eq!(
+        contents(&run(world, &[request("a", "tenacious")])),
+        expected
+    );
+}
+
+#[test]
+fn a_device_that_was_given_up_is_tried_again_and_what_waits_for_it_is_served() {
+    let expected = contents(&run(World::undisturbed(), &[request("a", "patience")]));
+    let deadly = FaultPlan::new((0..3).map(|step| (step, Fault::Error)));
+    let mut world = World::new(vec![deadly]);
+    world.config.restart.budget = 2;
+    world.config.restart.trial_after = Some(Duration::from_secs(60));
+    world.config.max_interruptions = 100;
+    in_virtual_time(async {
+        let engine = world.start().await;
+        let waiting = engine.generate(request("a", "patience"));
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        assert!(!engine.is_ready() && engine.state().is_hopeless());
+        let impatient = GenerateRequest {
+            timeout: Some(Duration::from_secs(10)),
+            ..request("b", "no patience")
+        };
+        // Refused with the truth when its time is up, not before and not later.
+        let refused = read(engine.generate(impatient)).await;
+        assert!(
+            refused.failed.is_some() || refused.choices[0].reason == Some(FinishReason::Timeout)
+        );
+        assert_eq!(contents(&[read(waiting).await]), expected);
+        assert!(engine.is_ready());
+    });
+}
+
+#[test]
 fn a_device_that_fails_too_often_is_given_up_and_its_requests_end() {
     let deadly = FaultPlan::new((0..100).map(|step| (step, Fault::Error)));
     let mut world = World::new(vec![deadly]);
     world.config.restart.budget = 2;
+    world.config.restart.trial_after = None;
     world.config.max_interruptions = 100;
     in_virtual_time(async {
         let engine = world.start().await;
@@ -206,6 +264,7 @@ fn an_operator_revives_a_device_that_was_given_up() {
     let deadly = FaultPlan::new((0..3).map(|step| (step, Fault::Error)));
     let mut world = World::new(vec![deadly]);
     world.config.restart.budget = 2;
+    world.config.restart.trial_after = None;
     world.config.max_interruptions = 100;
     in_virtual_time(async {
         let engine = world.start().await;

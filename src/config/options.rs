@@ -115,7 +115,10 @@ options! {
         served_name: Option<String> = Or("auto", &Text) => Null;
         /// Device to compute on: cpu, or simulated (no weights, for demos and load tests).
         device: String = Text => Word("cpu");
-        /// What a crash of the device ends: the server (thread), or only the device's own process, which is replaced (process).
+        /// So many devices of that kind, each with its own weights and KV cache; threads and memory are divided among them.
+        device_count: u16 = Int(1, 64) => Number(1);
+        /// What a crash of a device ends: the server (thread), or only the device's own process, which is replaced
+        /// (process).
         isolation: Isolation = Choice(&["thread", "process"]) => Word("thread");
         /// Time that the simulated device takes: model (that of a small model on two cores), or none (it answers at once,
         /// which shows what the engine itself costs).
@@ -214,6 +217,15 @@ options! {
         timeout_ms: u64 = Int(1, DAY) => Number(600_000);
         /// A device whose step takes longer is taken for stuck and restarted, in ms.
         step_timeout_ms: u64 = Int(1, DAY) => Number(120_000);
+        /// Pause before a device that failed is started again, in ms; doubles with each further failure, up to 30 s.
+        restart_delay_ms: u64 = Int(0, DAY) => Number(100);
+        /// A device that fails more often than this within --restart-window-ms is given up.
+        restart_budget: u32 = Int(0, 1_000_000) => Number(5);
+        /// Failures older than this are forgiven, in ms.
+        restart_window_ms: u64 = Int(1, DAY) => Number(600_000);
+        /// A device that was given up is tried again after this, in ms; meanwhile requests wait for it if there is no other. none: only when an
+        /// operator asks for it, and requests are refused.
+        restart_trial_ms: Option<u64> = Or("none", &Int(1, DAY)) => Number(60_000);
         /// Most open connections on the port of the inference routes.
         max_connections: usize = Int(1, 1 << 20) => Number(16_384);
         /// Largest request body, in bytes.

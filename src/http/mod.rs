@@ -7,7 +7,7 @@
 //! | `submit.rs`, `answer.rs`, `sse.rs` | the way to the engine and back, the same for all dialects |
 //! | `refusal.rs` | every failure, before a dialect gives it its shape |
 //! | `openai/`, `tgi/`, `mindie/`, `articles.rs` | the dialects: wire types stay in their own |
-//! | `management.rs`, `metrics_page/`, `request_log.rs` | what operators read |
+//! | `management.rs`, `deep_health.rs`, `metrics_page/`, `request_log.rs` | what operators read |
 //!
 //! To add a dialect, add its file and its lines in [`serving_routes`].
 
@@ -16,12 +16,14 @@ pub mod articles;
 pub mod auth;
 pub mod body;
 pub mod chat_parts;
+pub mod deep_health;
 pub mod grammar;
 pub mod json;
 pub mod management;
 pub mod metrics_page;
 pub mod mindie;
 pub mod openai;
+pub mod probe;
 pub mod refusal;
 pub mod request_id;
 pub mod request_log;
@@ -154,6 +156,7 @@ fn shared_routes(routes: &mut ServiceConfig) {
     routes
         .service(get("/health", management::health))
         .service(get("/health/live", management::live))
+        .service(get("/health/deep", deep_health::route))
         .service(get("/v2/health/live", mindie::health::live))
         .service(get("/v2/health/ready", mindie::health::ready))
         .service(get("/metrics", metrics_page::route))

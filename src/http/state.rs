@@ -6,6 +6,7 @@ use super::auth::ApiKeys;
 use super::chat_parts::AnswerForm;
 use super::grammar::GrammarDesk;
 use super::mindie::Stoppable;
+use super::probe::Probe;
 use super::refusal::Refusal;
 use super::request_log::RequestLog;
 use super::tgi::Version;
@@ -38,6 +39,8 @@ pub struct AppState {
     pub stoppable: Stoppable,
     /// When the process started, for `created` in model lists.
     pub started: SystemTime,
+    /// What a probe last found.
+    pub probe: Probe,
     draining: AtomicBool,
     stop: watch::Sender<Option<StopMode>>,
 }
@@ -172,6 +175,7 @@ impl AppState {
             request_log: None,
             stoppable: Stoppable::default(),
             started: SystemTime::now(),
+            probe: Probe::default(),
             draining: AtomicBool::new(false),
             stop: watch::Sender::new(None),
         }

@@ -9,7 +9,7 @@ use crate::start_error::StartError;
 use ropeteam_actors::BuildExecutor;
 use ropeteam_device::ColumnMask;
 use ropeteam_engine::executor::{Capacity, DeviceFault, FaultKind, StepExecutor};
-use ropeteam_engine::ids::{Epoch, TokenId};
+use ropeteam_engine::ids::{DeviceId, Epoch, TokenId};
 use ropeteam_models::grammar::Grammars;
 use ropeteam_models::{Checkpoint, LoadError, ModelRunner, RunnerOptions};
 use ropeteam_sim::codec::{END_OF_TEXT, SimCodec};
@@ -82,6 +82,13 @@ impl From<&DebugConfig> for Hooks {
 }
 
 impl Recipe {
+    /// The same for a device of that number: made to fail is the first one.
+    pub fn of(&self, device: DeviceId) -> Self {
+        let mut recipe = self.clone();
+        recipe.hooks.fault = recipe.hooks.fault.filter(|_| device == DeviceId(0));
+        recipe
+    }
+
     /// Loads the weights and allocates the pool.
     ///
     /// # Errors

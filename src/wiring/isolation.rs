@@ -7,8 +7,9 @@ use crate::exit::Exit;
 use crate::logging::{self, LogSettings};
 use crate::signals::Signals;
 use crate::start_error::StartError;
-use ropeteam_actors::{Isolation, ProcessSpec, Rebuilt, serve_device};
+use ropeteam_actors::{DeviceSpec, Isolation, ProcessSpec, Rebuilt, serve_device};
 use ropeteam_engine::executor::{DeviceFault, FaultKind};
+use ropeteam_engine::ids::DeviceId;
 use ropeteam_models::grammar::Grammars;
 use serde::{Deserialize, Serialize};
 use std::os::unix::process::CommandExt;
@@ -27,11 +28,20 @@ struct Setting {
     recipe: Recipe,
 }
 
-/// Where the device with that recipe runs.
+/// All devices, with that recipe each.
 ///
 /// # Errors
 /// A path that cannot be told to another process.
-pub fn isolation(recipe: Recipe, config: &Config) -> Result<Isolation, StartError> {
+pub fn devices(recipe: &Recipe, config: &Config) -> Result<Vec<DeviceSpec>, StartError> {
+    let ids = (0..config.model_config.device_count).map(DeviceId);
+    ids.map(|id| {
+        let isolation = isolation(recipe.of(id), config)?;
+        Ok(DeviceSpec { id, isolation })
+    })
+    .collect()
+}
+
+fn isolation(recipe: Recipe, config: &Config) -> Result<Isolation, StartError> {
     if config.model_config.isolation == config::Isolation::Thread {
         return Ok(Isolation::Thread(recipe.into_build()));
     }

@@ -178,6 +178,10 @@ pub fn engine_config(config: &Config) -> EngineConfig {
         session_threads: 0,
         restart: RestartPolicy {
             stuck_after: Duration::from_millis(server.step_timeout_ms),
+            delay: Duration::from_millis(server.restart_delay_ms),
+            budget: server.restart_budget,
+            window: Duration::from_millis(server.restart_window_ms),
+            trial_after: server.restart_trial_ms.map(Duration::from_millis),
             ..RestartPolicy::default()
         },
         ..EngineConfig::default()

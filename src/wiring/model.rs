@@ -1,16 +1,16 @@
 //! Finds a real model, looks at it and prepares its device. The weights are read when the device starts.
 
 use super::build::{Base, Hooks, ModelRecipe, Recipe};
-use super::isolation::isolation;
+use super::isolation;
 use super::precision::{Weights, precision};
 use super::sizing::{Sizes, bytes, max_input_len, max_output_len, sizes};
 use super::{Footprint, Loaded, defaults, texts};
-use crate::config::Config;
+use crate::config::{Config, ModelConfig};
 use crate::devices::{self, DeviceOptions};
 use crate::http::state::ModelCard;
 use crate::start_error::StartError;
-use ropeteam_actors::{DeviceSpec, EngineParts};
-use ropeteam_engine::ids::{DeviceId, TokenId};
+use ropeteam_actors::EngineParts;
+use ropeteam_engine::ids::TokenId;
 use ropeteam_engine::sampling::SamplingParams;
 use ropeteam_models::source::{self, Located, Places};
 use ropeteam_models::{Checkpoint, DecoderSpec, LoadError, ModelInfo, families};
@@ -33,11 +33,12 @@ pub fn load(config: &Config) -> Result<Loaded, StartError> {
         info: &info,
     };
     let options = DeviceOptions {
-        threads: model.threads,
+        threads: threads_each(model),
         precision: weights.precision,
     };
     let device = (entry.open)(&options).map_err(LoadError::from)?.info();
-    let sizes = sizes(model, &spec, &weights, device.free_bytes)?;
+    let free = device.free_bytes / u64::from(model.device_count);
+    let sizes = sizes(model, &spec, &weights, free)?;
     let mask = texts.codec.column_mask(spec.vocab);
     let eos_ids = eos_ids(&info, &texts.end_ids);
     let recipe = Recipe {
@@ -51,15 +52,12 @@ pub fn load(config: &Config) -> Result<Loaded, StartError> {
         }),
         hooks: Hooks::from(&config.debug_config),
     };
-    let device_spec = DeviceSpec {
-        id: DeviceId(0),
-        isolation: isolation(recipe, config)?,
-    };
+    let devices = isolation::devices(&recipe, config)?;
     Ok(Loaded {
         parts: EngineParts {
             codec: Arc::new(texts.codec),
             eos_ids,
-            devices: vec![device_spec],
+            devices,
         },
         chat: texts.chat,
         model: ModelCard {
@@ -78,6 +76,16 @@ pub fn load(config: &Config) -> Result<Loaded, StartError> {
         },
         footprint: footprint(device.name, &spec, &weights, sizes),
     })
+}
+
+/// Threads of each device; all of them share the configured ones, or the cores.
+fn threads_each(model: &ModelConfig) -> Option<usize> {
+    if model.device_count == 1 {
+        return model.threads;
+    }
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    let all = model.threads.unwrap_or_else(cores);
+    Some((all / usize::from(model.device_count)).max(1))
 }
 
 /// Those of the configuration files first, each once.

@@ -1,15 +1,14 @@
 //! The simulated device: no weights, a tokenizer of single characters, the time of a small model or none. For demos and load tests.
 
 use super::build::{Base, Hooks, Recipe};
-use super::isolation::isolation;
+use super::isolation;
 use super::sizing::{Sizes, bytes, max_input_len, max_output_len, max_running};
 use super::{Footprint, Loaded};
 use crate::config::{Config, ModelConfig};
 use crate::http::state::ModelCard;
 use crate::start_error::StartError;
-use ropeteam_actors::{DeviceSpec, EngineParts};
+use ropeteam_actors::EngineParts;
 use ropeteam_engine::executor::Capacity;
-use ropeteam_engine::ids::DeviceId;
 use ropeteam_engine::sampling::SamplingParams;
 use ropeteam_engine::text::TextCodec;
 use ropeteam_models::text::{ChatTemplate, SpecialTokens};
@@ -48,16 +47,13 @@ pub fn load(config: &Config) -> Result<Loaded, StartError> {
         hooks: Hooks::from(&config.debug_config),
     };
     let codec: Arc<dyn TextCodec> = Arc::new(codec);
-    let device = DeviceSpec {
-        id: DeviceId(0),
-        isolation: isolation(recipe, config)?,
-    };
+    let devices = isolation::devices(&recipe, config)?;
     let model = &config.model_config;
     Ok(Loaded {
         parts: EngineParts {
             codec,
             eos_ids: vec![END_OF_TEXT],
-            devices: vec![device],
+            devices,
         },
         chat: template(),
         model: ModelCard {

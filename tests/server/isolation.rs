@@ -52,7 +52,7 @@ fn a_killed_device_process_is_replaced_and_its_streams_go_on() {
         // Waited for: else it would be listed as well.
         assert_ne!(server.device_process(Some(pid)), pid);
     }
-    assert_eq!(server.metric("ropeteam_device_restarts_total"), 3.0);
+    assert_eq!(server.restarts(), 3.0);
 }
 
 #[test]
@@ -79,11 +79,7 @@ fn every_way_to_fail_is_survived_in_a_process() {
         let server = isolated(&["--debug-fault-at-step", "7", "--debug-fault", fault]);
         let found = completion_stream(&post(server.port, "/v1/completions", &stream()));
         assert_eq!(found, wanted, "{fault}");
-        assert_eq!(
-            server.metric("ropeteam_device_restarts_total"),
-            1.0,
-            "{fault}"
-        );
+        assert_eq!(server.restarts(), 1.0, "{fault}");
     }
 }
 
@@ -99,7 +95,7 @@ fn structured_output_is_the_same_in_a_process_and_across_its_death() {
     let crash = ["--debug-fault-at-step", "6", "--debug-fault", "crash"];
     let server = isolated(&crash);
     assert_eq!(answer(&server), wanted);
-    assert_eq!(server.metric("ropeteam_device_restarts_total"), 1.0);
+    assert_eq!(server.restarts(), 1.0);
 }
 
 #[test]

@@ -69,6 +69,27 @@ fn status(pid: u32) -> Option<(u32, char)> {
 }
 
 impl Server {
+    /// Starts a server under a limit that the shell sets, and waits until it is ready.
+    pub fn start_limited(limit: &str, flags: &[&str]) -> Server {
+        let port = free_port();
+        let child = Command::new("sh")
+            .args(["-c", &format!("{limit}; exec \"$0\" \"$@\"")])
+            .arg(env!("CARGO_BIN_EXE_ropeteam"))
+            .args([
+                "serve",
+                "--port",
+                &port.to_string(),
+                "--served-name",
+                "m",
+                "--model",
+            ])
+            .arg(tiny("llama"))
+            .args(flags)
+            .spawn()
+            .expect("a shell");
+        Server::when_ready(child, port, None)
+    }
+
     /// Starts a server for a tiny model and waits until it is ready.
     pub fn start(model: &str, flags: &[&str]) -> Server {
         let model = tiny(model);
@@ -199,6 +220,16 @@ impl Server {
             .collect();
         assert!(!values.is_empty(), "no metric {name} in\n{}", page.body);
         values.iter().sum()
+    }
+
+    /// How often a device was started again.
+    pub fn restarts(&self) -> f64 {
+        let page = crate::http::get(self.port, "/metrics").body;
+        // The counter is not there before it counts.
+        match page.contains("\nropeteam_device_restarts_total{") {
+            true => self.metric("ropeteam_device_restarts_total"),
+            false => 0.0,
+        }
     }
 
     /// Waits until the metric has the value; fails after a time that is long even for a busy machine.

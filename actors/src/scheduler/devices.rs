@@ -152,8 +152,11 @@ impl Handler<DeviceDown> for Scheduler {
 impl Handler<DeviceGone> for Scheduler {
     type Result = ();
 
-    fn handle(&mut self, DeviceGone { device }: DeviceGone, ctx: &mut Context<Self>) {
-        self.core.device_gone(device);
+    fn handle(&mut self, gone: DeviceGone, ctx: &mut Context<Self>) {
+        let DeviceGone { device, returns } = gone;
+        if !returns {
+            self.core.device_gone(device);
+        }
         self.gone.insert(device);
         self.update_state(|_| {});
         self.settle(ctx);

@@ -19,6 +19,10 @@ pub(crate) struct Choice {
     pub output: Vec<TokenId>,
     /// How often a device died under it.
     pub interruptions: u32,
+    /// How often since it got its last token.
+    fruitless: u32,
+    /// Tokens it had at the last of those deaths.
+    output_then: usize,
     pub times: ChoiceTimes,
     pub cached_tokens: u32,
     /// Set when it has ended for the client.
@@ -60,6 +64,8 @@ impl Choice {
             sampling: Arc::new(parts.sampling),
             output: Vec::new(),
             interruptions: 0,
+            fruitless: 0,
+            output_then: 0,
             times: ChoiceTimes::default(),
             cached_tokens: 0,
             ended: None,
@@ -68,6 +74,17 @@ impl Choice {
             matcher: parts.matcher,
             include_stop: parts.include_stop,
         }
+    }
+
+    /// A device died under it. Returns how many did since it got its last token: with each of them it is more likely the cause.
+    pub fn interrupted(&mut self) -> u32 {
+        if self.output.len() > self.output_then {
+            self.fruitless = 0;
+        }
+        self.output_then = self.output.len();
+        self.interruptions += 1;
+        self.fruitless += 1;
+        self.fruitless
     }
 
     /// Takes a device's news. What follows a stop string is dropped.

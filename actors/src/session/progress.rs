@@ -5,13 +5,15 @@ use super::choice::ChoiceTimes;
 use super::ending::{assign_error, refusal_error};
 use crate::generation::{GenerateEvent, RequestError};
 use crate::messages::{Cancel, Progress};
-use actix::{Context, Handler};
+use actix::{AsyncContext, Context, Handler};
 use ropeteam_engine::device_core::{AssignError, SeqUpdate};
 use ropeteam_engine::executor::DeviceFault;
 use ropeteam_engine::ids::{DeviceId, Epoch, SeqId};
 use ropeteam_engine::observe::Event;
 use ropeteam_engine::request::FinishReason;
 use ropeteam_engine::scheduler::{Refusal, Submission};
+use ropeteam_engine::work::Work;
+use std::time::Duration;
 
 impl Handler<Progress> for Session {
     type Result = ();
@@ -127,6 +129,7 @@ impl Session {
     fn interrupted(&mut self, seqs: &[SeqId], fault: &DeviceFault, ctx: &mut Context<Self>) {
         let limit = self.shared.config.max_interruptions;
         let mut works = Vec::new();
+        let mut pause = Duration::ZERO;
         for &seq in seqs {
             let Some(sequences) = &mut self.sequences else {
                 return;
@@ -135,7 +138,8 @@ impl Session {
                 continue;
             };
             match sequences.interrupted(i, fault.kind, limit) {
-                Some(work) => {
+                Some((work, apart)) => {
+                    pause = pause.max(apart);
                     let tokens = work.len_tokens() as u32;
                     self.shared.bus.publish(Event::Replayed { seq, tokens });
                     works.push(work);
@@ -147,10 +151,23 @@ impl Session {
                 }
             }
         }
+        match works.is_empty() {
+            true => {}
+            false if pause.is_zero() => self.submit(works, Submission::Again, ctx),
+            false => {
+                ctx.run_later(pause, |act, ctx| act.submit_open(works, ctx));
+            }
+        }
+        self.leave_if_over(ctx);
+    }
+
+    /// Submits again those that did not end while they were held back.
+    fn submit_open(&mut self, mut works: Vec<Work>, ctx: &mut Context<Self>) {
+        let sequences = self.sequences.as_ref();
+        works.retain(|work| sequences.is_some_and(|s| s.open_choice(work.seq).is_some()));
         if !works.is_empty() {
             self.submit(works, Submission::Again, ctx);
         }
-        self.leave_if_over(ctx);
     }
 
     /// The device cannot hold the sequence. After a replay on a smaller device that is its length limit.

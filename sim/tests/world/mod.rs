@@ -12,10 +12,11 @@ use ropeteam_engine::executor::{Capacity, StepExecutor};
 use ropeteam_engine::ids::{DeviceId, TokenId};
 use ropeteam_engine::request::{FinishReason, GenerateRequest, Prompt, StopRules};
 use ropeteam_engine::sampling::SamplingParams;
+use ropeteam_engine::text::TextCodec;
 use ropeteam_sim::codec::{END_OF_TEXT, SimCodec};
 use ropeteam_sim::cost::CostModel;
 use ropeteam_sim::executor::SimExecutor;
-use ropeteam_sim::faults::{DelayedExecutor, FaultPlan, FaultyExecutor};
+use ropeteam_sim::faults::{DelayedExecutor, FaultPlan, FaultyExecutor, PoisonedExecutor};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,6 +42,8 @@ pub struct World {
     pub capacity: Capacity,
     /// One device per plan.
     pub faults: Vec<Arc<FaultPlan>>,
+    /// A prompt that kills every device that begins with it; empty: none does.
+    pub poison: &'static str,
     /// Time of a step under the virtual clock.
     pub cost: CostModel,
     /// Time of a step on real threads.
@@ -54,6 +57,7 @@ impl World {
             config: EngineConfig::default(),
             capacity: capacity(),
             faults,
+            poison: "",
             cost: CostModel::default(),
             delay: Duration::ZERO,
         }
@@ -91,14 +95,18 @@ impl World {
 
     pub fn parts(&self) -> EngineParts {
         let delay = self.delay;
+        let poison = SimCodec::default().encode(self.poison, false);
+        let poison = poison.expect("the alphabet takes any text");
         let device = |(i, plan): (usize, &Arc<FaultPlan>)| {
             let (capacity, plan) = (self.capacity.clone(), plan.clone());
+            let poison = poison.clone();
             DeviceSpec {
                 id: DeviceId(i as u16),
                 isolation: Isolation::Thread(Arc::new(move |_| {
                     let inner = Box::new(SimExecutor::new(capacity.clone(), 7));
                     let faulty = Box::new(FaultyExecutor::new(inner, plan.clone()));
-                    let slow = DelayedExecutor::new(faulty, Arc::new(move |_| delay));
+                    let deadly = Box::new(PoisonedExecutor::new(faulty, poison.clone()));
+                    let slow = DelayedExecutor::new(deadly, Arc::new(move |_| delay));
                     Ok(Box::new(slow) as Box<dyn StepExecutor>)
                 })),
             }

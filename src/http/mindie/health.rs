@@ -1,14 +1,11 @@
 //! Health as MindIE tells it: `/v2/health/live`, `/v2/health/ready`, and `/health/timed[-SECONDS]`, which runs a real request.
 
 use super::error;
-use crate::http::answer;
+use crate::http::deep_health;
 use crate::http::refusal::{Kind, Refusal};
-use crate::http::state::{AppState, Serving};
-use crate::http::submit;
+use crate::http::state::AppState;
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
-use ropeteam_engine::request::{GenerateRequest, Prompt, StopRules};
-use ropeteam_engine::sampling::SamplingParams;
 use serde::Serialize;
 use std::time::Duration;
 
@@ -114,14 +111,7 @@ pub async fn timed(request: HttpRequest, state: Data<AppState>) -> HttpResponse 
 async fn probed(request: &HttpRequest, state: &AppState) -> Result<(), Refusal> {
     let seconds = seconds(request.match_info().get("seconds"))?;
     let serving = state.serving()?;
-    let within = Duration::from_secs(seconds);
-    match tokio::time::timeout(within, one_token(serving, within)).await {
-        Ok(result) => result,
-        Err(_) => Err(Refusal::new(
-            Kind::Incomplete,
-            format!("the probe got no token within {seconds} s"),
-        )),
-    }
+    deep_health::one_token(serving, Duration::from_secs(seconds)).await
 }
 
 fn seconds(asked: Option<&str>) -> Result<u64, Refusal> {
@@ -135,36 +125,6 @@ fn seconds(asked: Option<&str>) -> Result<u64, Refusal> {
             format!("Wait time should be in range of [1, {PROBE_SECONDS_MAX}], got {text}"),
         )),
     }
-}
-
-/// Generates one token before all that wait.
-async fn one_token(serving: &Serving, within: Duration) -> Result<(), Refusal> {
-    let request = GenerateRequest {
-        id: submit::engine_id("probe"),
-        prompt: Prompt::Text {
-            text: "1".to_owned(),
-            add_special_tokens: true,
-        },
-        truncate: None,
-        choices: 1,
-        sampling: SamplingParams {
-            temperature: 0.0,
-            ..SamplingParams::default()
-        },
-        constraint: None,
-        stop: StopRules::default(),
-        max_tokens: Some(1),
-        logprobs: None,
-        prompt_logprobs: None,
-        skip_special_tokens: true,
-        cache_salt: String::new(),
-        tenant: String::new(),
-        priority: i32::MIN,
-        timeout: Some(within),
-    };
-    answer::collect(serving.engine.generate(request), 1)
-        .await
-        .map(drop)
 }
 
 #[cfg(test)]

@@ -212,3 +212,18 @@ async fn every_request_leaves_one_line_in_the_log() {
     assert_eq!(lines[1]["outcome"], "ok");
     assert_eq!(lines[2]["outcome"], "invalid");
 }
+
+#[actix_web::test]
+async fn a_deep_probe_generates_one_token_and_remembers_it() {
+    let state = serving_state(Duration::ZERO).await;
+    let first = get(&state, "/health/deep").await;
+    assert_eq!(first.status, 200, "{}", first.text);
+    assert_eq!(first.json()["status"], "ok");
+    let generated = |status: &Value| status["metrics"]["generated_tokens"].clone();
+    let before = manage(&state, Method::GET, "/v1/status").await.json();
+    for _ in 0..20 {
+        assert_eq!(get(&state, "/health/deep").await.status, 200);
+    }
+    let after = manage(&state, Method::GET, "/v1/status").await.json();
+    assert_eq!(generated(&before), generated(&after));
+}
