@@ -1,5 +1,5 @@
 //! MindIE's own config.json, taken in place of ours: known by its sections, each field becomes one of our options, is told to have no meaning
-//! here, or is refused. Not here: what our options mean (`options`).
+//! here, or is refused. Who brings it has MindIE's clients, so TGI's dialect is spoken as MindIE does. Not here: what our options mean (`options`).
 //!
 //! | file | what |
 //! | --- | --- |
@@ -62,10 +62,16 @@ pub fn translate(file: &Path, top: Map<String, Value>) -> Result<Translated, Con
     let mut found = Vec::new();
     flatten(file, "", "", top, &mut found)?;
     let whole = Whole::of(&found);
+    let dialect = Became::option("tgi_version", "mindie");
     let mut translated = Translated {
         settings: Vec::new(),
-        notes: Vec::new(),
+        notes: vec![Note {
+            field: "(the file itself)".to_owned(),
+            value: String::new(),
+            became: dialect.told(),
+        }],
     };
+    set(&mut translated.settings, "", dialect).map_err(|problem| wrong(file, "", problem))?;
     for one in &found {
         let wrong = |problem| wrong(file, &one.path, problem);
         one.field.shape.check(&one.value).map_err(wrong)?;
@@ -75,21 +81,26 @@ pub fn translate(file: &Path, top: Map<String, Value>) -> Result<Translated, Con
             value: shown(&one.value),
             became: became.told(),
         });
-        let settings = became.settings.into_iter();
-        for (key, value) in settings {
-            let spec = option(key).expect("the table names options of ours");
-            spec.kind.check(&value).map_err(wrong)?;
-            translated.settings.push(FileSetting {
-                spec,
-                path: one.path.clone(),
-                value,
-            });
-        }
+        set(&mut translated.settings, &one.path, became).map_err(wrong)?;
     }
     whole
         .check()
         .map_err(|(field, problem)| wrong(file, &field, problem))?;
     Ok(translated)
+}
+
+/// Adds the options that a field becomes.
+fn set(settings: &mut Vec<FileSetting>, path: &str, became: Became) -> Result<(), String> {
+    for (key, value) in became.settings {
+        let spec = option(key).expect("the table names options of ours");
+        spec.kind.check(&value)?;
+        settings.push(FileSetting {
+            spec,
+            path: path.to_owned(),
+            value,
+        });
+    }
+    Ok(())
 }
 
 /// A field of a file with its entry in the table.

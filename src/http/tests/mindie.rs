@@ -1,9 +1,12 @@
 //! MindIE's routes on the inference port.
 
-use super::{MODEL, get, manage, post, serving_state};
+use super::{MODEL, call, get, manage, post, serving_state};
+use crate::http::auth::ApiKeys;
 use actix_web::http::Method;
+use actix_web::test::TestRequest;
 use actix_web::web::Data;
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::time::Duration;
 
 const GREEDY: &str = "do_sample";
@@ -378,5 +381,77 @@ async fn a_stopped_service_says_so() {
         let reply = manage(&state, Method::GET, path).await;
         assert_eq!(reply.status, 503, "{path}");
         assert_eq!(reply.json()["error"], "The service has been stopped.");
+    }
+}
+
+/// Routes that take a body, with one that they would serve.
+fn routes() -> Vec<(&'static str, Value)> {
+    let tensor = json!({"name": "i", "shape": [1], "datatype": "UINT32", "data": [1]});
+    let text = json!({"text_input": "a"});
+    vec![
+        ("/generate", json!({"prompt": "a"})),
+        ("/infer", json!({"inputs": "a"})),
+        ("/infer_token", json!({"input_id": [1]})),
+        ("/v1/tokenizer", json!({"inputs": "a"})),
+        ("/v2/models/sim/generate", text.clone()),
+        ("/v2/models/sim/generate_stream", text),
+        (
+            "/v2/models/sim/infer",
+            json!({"inputs": [tensor], "outputs": [{"name": "o"}]}),
+        ),
+        ("/v2/models/sim/stopInfer", json!({"id": "x"})),
+        ("/chat_tokenize", json!({"messages": []})),
+        ("/invocations", json!({"inputs": "a"})),
+    ]
+}
+
+#[actix_web::test]
+async fn every_route_keeps_keys_limits_types_and_ids() {
+    let state = serving_state(Duration::ZERO).await.into_inner();
+    let mut state = Arc::try_unwrap(state).ok().expect("nobody else holds it");
+    state.keys = ApiKeys::parse("secret").unwrap();
+    state.limits.max_body_bytes = 1000;
+    let state = Data::new(state);
+    for (path, body) in routes() {
+        let plain = || TestRequest::post().uri(path).set_json(body.clone());
+        assert_eq!(call(&state, plain()).await.status, 401, "{path}");
+        let keyed = || plain().insert_header(("authorization", "Bearer secret"));
+        let served = call(&state, keyed().insert_header(("x-request-id", "mine"))).await;
+        assert_ne!(served.status, 401, "{path}");
+        assert_eq!(served.header("x-request-id"), "mine", "{path}");
+        let typed = keyed().insert_header(("content-type", "text/plain"));
+        assert_eq!(call(&state, typed).await.status, 415, "{path}");
+        let large = TestRequest::post().uri(path).set_payload(vec![b' '; 2000]);
+        let large = large.insert_header(("authorization", "Bearer secret"));
+        assert_eq!(call(&state, large).await.status, 413, "{path}");
+    }
+    for path in ["/v2", "/v2/models/sim", "/v2/health/ready"] {
+        assert_eq!(get(&state, path).await.status, 200, "{path}");
+    }
+    for path in ["/health/timed", "/stopService"] {
+        assert_eq!(
+            manage(&state, Method::GET, path).await.status,
+            401,
+            "{path}"
+        );
+    }
+    assert!(!state.is_draining());
+}
+
+#[actix_web::test]
+async fn unknown_fields_are_named_in_the_answer() {
+    let state = serving_state(Duration::ZERO).await;
+    for (path, mut body) in routes() {
+        if matches!(path, "/v2/models/sim/stopInfer" | "/chat_tokenize") {
+            continue;
+        }
+        body["frob"] = 1.into();
+        let reply = post(&state, path, body).await;
+        assert_eq!(
+            reply.header("x-ropeteam-ignored-fields"),
+            "frob",
+            "{path}: {}",
+            reply.text
+        );
     }
 }
