@@ -2,7 +2,7 @@
 
 use super::error::{ConfigError, Place};
 use super::file;
-use super::mindie::Note;
+use super::mindie::{self, Note};
 use super::options::{Config, OPTIONS, OptionSpec};
 use super::origin::Origin;
 use super::words;
@@ -17,7 +17,7 @@ pub struct Inputs {
     pub flags: Vec<(&'static str, String)>,
     /// Environment variables, all of them.
     pub env: Vec<(String, String)>,
-    /// Configuration file; `ROPETEAM_CONFIG` is looked at when there is none.
+    /// Configuration file; `ROPETEAM_CONFIG` and then `MIES_CONFIG_JSON_PATH` are looked at when there is none.
     pub file: Option<PathBuf>,
 }
 
@@ -67,12 +67,13 @@ impl Resolved {
 pub fn resolve(inputs: Inputs) -> Result<Resolved, ConfigError> {
     let mut found: BTreeMap<&str, (Value, Origin)> = BTreeMap::new();
     let mut notes = Vec::new();
+    let variable = |wanted: &str| {
+        let set = inputs.env.iter().find(|(name, _)| name == wanted);
+        set.map(|(_, value)| value.clone())
+    };
     let from_env = || {
-        inputs
-            .env
-            .iter()
-            .find(|(name, _)| name == "ROPETEAM_CONFIG")
-            .map(|(_, path)| PathBuf::from(path))
+        let path = variable("ROPETEAM_CONFIG").or_else(|| variable(mindie::CONFIG));
+        path.map(PathBuf::from)
     };
     if let Some(path) = inputs.file.clone().or_else(from_env) {
         let origin = Origin::File(path.clone());
@@ -80,6 +81,14 @@ pub fn resolve(inputs: Inputs) -> Result<Resolved, ConfigError> {
         notes = read.notes;
         for setting in read.settings {
             found.insert(setting.spec.key, (setting.value, origin.clone()));
+        }
+        if !notes.is_empty() {
+            for (name, key) in mindie::ADDRESSES {
+                if let Some(address) = variable(name) {
+                    let address = mindie::address(name, &address)?;
+                    found.insert(key, (address, Origin::Env));
+                }
+            }
         }
     }
     let (from_env, warnings) = words::from_env(&inputs.env)?;
@@ -253,6 +262,36 @@ mod tests {
     fn an_empty_model_flag_is_as_good_as_none() {
         let resolved = with(r#"{"model": "there"}"#, &[], &[("model", "")]).unwrap();
         assert_eq!(resolved.config.model_config.model, "there");
+    }
+
+    #[test]
+    fn mindies_variables_name_its_file_and_move_its_addresses() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.json");
+        std::fs::write(&path, r#"{"ServerConfig": {"ipAddress": "127.0.0.1"}}"#).unwrap();
+        let variable = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let file = variable("MIES_CONFIG_JSON_PATH", path.to_str().unwrap());
+        let with = |more: (String, String)| {
+            resolve(Inputs {
+                env: vec![file.clone(), more],
+                ..Inputs::default()
+            })
+        };
+        let resolved = with(variable("MIES_CONTAINER_IP", "10.1.2.3")).unwrap();
+        assert_eq!(resolved.config.server_config.host, "10.1.2.3");
+        let error = with(variable("MIES_CONTAINER_MANAGEMENT_IP", "here")).unwrap_err();
+        let expected = "MIES_CONTAINER_MANAGEMENT_IP: \"here\" is not an IP address";
+        assert_eq!(error.to_string(), expected);
+        // Without a file of MindIE's the variables of its containers mean nothing.
+        let env = vec![variable("MIES_CONTAINER_IP", "10.1.2.3")];
+        let inputs = Inputs {
+            env,
+            ..Inputs::default()
+        };
+        assert_eq!(
+            resolve(inputs).unwrap().config.server_config.host,
+            "127.0.0.1"
+        );
     }
 
     #[test]

@@ -49,6 +49,28 @@ const SECTIONS: &[&str] = &[
     "LogConfig",
 ];
 
+/// The variable that names its file.
+pub const CONFIG: &str = "MIES_CONFIG_JSON_PATH";
+/// Variables that are stronger than the addresses in its file, and our options for these.
+pub const ADDRESSES: &[(&str, &str)] = &[
+    ("MIES_CONTAINER_IP", "host"),
+    ("MIES_CONTAINER_MANAGEMENT_IP", "management_host"),
+];
+
+/// The address that one of these variables holds.
+///
+/// # Errors
+/// When it holds none.
+pub fn address(variable: &str, word: &str) -> Result<Value, ConfigError> {
+    let value = Value::from(word);
+    let wrong = |problem| ConfigError::Option {
+        place: Place::Env(variable.to_owned()),
+        problem,
+    };
+    shape::Shape::Ip.check(&value).map_err(wrong)?;
+    Ok(value)
+}
+
 /// Whether a file is MindIE's: it has one of its sections.
 pub fn is_known_by(top: &Map<String, Value>) -> bool {
     SECTIONS.iter().any(|section| top.contains_key(*section))
