@@ -73,6 +73,19 @@ fn a_device_process_that_hangs_is_killed_and_replaced() {
 }
 
 #[test]
+fn an_idle_device_process_that_does_not_answer_is_replaced_before_anybody_needs_it() {
+    let server = isolated(&["--step-timeout-ms", "1000"]);
+    let stopped = server.device_process(None);
+    // Idle and answering, it is left alone.
+    std::thread::sleep(Duration::from_millis(2500));
+    assert_eq!(server.device_processes(), [stopped]);
+    signal("STOP", stopped);
+    server.device_process(Some(stopped));
+    assert_eq!(server.restarts(), 1.0);
+    assert!(!runs(stopped));
+}
+
+#[test]
 fn every_way_to_fail_is_survived_in_a_process() {
     let wanted = undisturbed(&stream());
     for fault in ["error", "panic", "crash"] {

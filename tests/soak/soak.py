@@ -198,12 +198,13 @@ class Soak:
             time.sleep(1)
 
     def pauses(self, kill):
-        """Of each stream that was under way at the kill: how long it took to its next event."""
+        """Of each stream that was under way at the kill: its longest pause from then on. What was on its way at the kill still comes."""
         found = []
         for times in list(self.streams.values()):
-            before, after = [t for t in times if t <= kill], [t for t in times if t > kill]
-            if before and after:
-                found.append(after[0] - kill)
+            if times and times[0] <= kill < times[-1]:
+                last = max(n for n, t in enumerate(times) if t <= kill)
+                gaps = [b - max(a, kill) for a, b in zip(times[last:], times[last + 1:]) if a < kill + 1]
+                found.append(max(gaps))
         return found
 
     def report(self, code):
@@ -245,4 +246,5 @@ if __name__ == "__main__":
     parser.add_argument("--kill-every", type=float, default=20, help="seconds")
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("flags", nargs="*", help="further flags of the server, after --")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that the server is ended too
     sys.exit(Soak(parser.parse_args()).run())

@@ -24,6 +24,8 @@ pub(super) enum Order {
     Cancel(SeqId),
     /// Tell what is here.
     Snapshot,
+    /// Show that there is somebody, if no step is about to.
+    Ping,
     /// End this life.
     Retire,
 }
@@ -110,6 +112,7 @@ impl Inside {
                 // The next step tells it otherwise.
                 Ok((!self.due).then(|| News::Load(self.core.load())))
             }
+            Order::Ping => Ok((!self.due).then(|| self.rest())),
             Order::Snapshot => Ok(Some(News::Snapshot(self.core.snapshot()))),
             Order::Retire => Err(DeviceFault {
                 kind: FaultKind::Requested,

@@ -206,14 +206,17 @@ impl Device {
     /// Passes news of the inside on.
     fn hear(&mut self, news: News, ctx: &mut Context<Self>) -> Result<(), DeviceFault> {
         match news {
-            // Bound: once per life.
-            News::Up(capacity) => self.setup.links.up.do_send(DeviceUp {
-                device: self.setup.device,
-                epoch: self.setup.epoch,
-                capacity,
-                assign: ctx.address().recipient(),
-                cancel: ctx.address().recipient(),
-            }),
+            News::Up(capacity) => {
+                // Bound: once per life.
+                self.setup.links.up.do_send(DeviceUp {
+                    device: self.setup.device,
+                    epoch: self.setup.epoch,
+                    capacity,
+                    assign: ctx.address().recipient(),
+                    cancel: ctx.address().recipient(),
+                });
+                self.begin_pings(ctx);
+            }
             News::Rejected { seq, why } => self.reject(seq, why),
             News::Step(step) => self.report(step, ctx)?,
             News::Load(load) => self.report_load(load),

@@ -44,6 +44,9 @@ const GONE_WITHIN: Duration = Duration::from_secs(5);
 /// Of a process that ends by itself, the socket's end and its own come one after the other.
 const TOGETHER_WITHIN: Duration = Duration::from_secs(1);
 
+/// A child without work is asked so often whether it is there; one that does not answer is stuck, as one whose step does not end.
+const PING_EVERY: Duration = Duration::from_secs(1);
+
 /// The first thing that the child is told: what it shall be.
 #[derive(Debug, Serialize, Deserialize)]
 struct Begin {
@@ -147,6 +150,22 @@ impl Process {
 struct ProcessEnded(String);
 
 impl Device {
+    /// Begins to ask the process whether it is there.
+    pub(super) fn begin_pings(&mut self, ctx: &mut Context<Self>) {
+        if !matches!(self.place, Some(Place::Process(_))) {
+            return;
+        }
+        ctx.run_interval(PING_EVERY, |act, ctx| {
+            if !act.setup.pulse.read().busy {
+                // Until the answer, which is that it is idle.
+                act.setup.pulse.beat(act.setup.clock.now());
+                act.survive(ctx, FaultKind::Panic, |act, ctx| {
+                    act.order(Order::Ping, ctx)
+                });
+            }
+        });
+    }
+
     /// Kills the process, and tells the life's end when it is gone.
     pub(super) fn end_process(
         &mut self,
