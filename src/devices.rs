@@ -2,7 +2,7 @@
 
 use crate::start_error::StartError;
 use ropeteam_device::cpu::{CpuDevice, CpuOptions};
-use ropeteam_device::{Device, DeviceError, Precision};
+use ropeteam_device::{Device, DeviceError, KvPrecision, Precision};
 use serde::{Deserialize, Serialize};
 
 /// How a device is to be opened.
@@ -10,8 +10,10 @@ use serde::{Deserialize, Serialize};
 pub struct DeviceOptions {
     /// Threads that compute, on a device that uses the host's; `None`: one per core that this process may use.
     pub threads: Option<usize>,
-    /// Arithmetic of weights and KV.
+    /// What weights are held in.
     pub precision: Precision,
+    /// What keys and values are held in.
+    pub kv: KvPrecision,
 }
 
 /// Opens a device, on the thread that will use it.
@@ -67,6 +69,7 @@ fn open_cpu(options: &DeviceOptions) -> Result<Box<dyn Device>, DeviceError> {
     let threads = options.threads.unwrap_or_else(cores);
     Ok(Box::new(CpuDevice::new(CpuOptions {
         precision: options.precision,
+        kv: options.kv,
         threads,
     })))
 }

@@ -22,7 +22,6 @@ pub struct Weight(pub u32);
 pub struct Act(pub u32);
 
 /// What a device holds weights in. Activations between operators and sums of products are f32.
-/// KV is f32 with `F32` and bf16 with all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Precision {
     /// f32, whatever the file holds: the reference.
@@ -37,6 +36,16 @@ pub enum Precision {
     Int4,
 }
 
+/// What a device holds keys and values in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum KvPrecision {
+    /// f32 beside weights in f32, bf16 beside all others.
+    #[default]
+    ByWeights,
+    /// int8: a scale for every 32 elements of a key, and one for a value.
+    Int8,
+}
+
 /// What a device is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceInfo {
@@ -46,6 +55,8 @@ pub struct DeviceInfo {
     pub name: String,
     /// What it holds weights in.
     pub precision: Precision,
+    /// What it holds keys and values in.
+    pub kv: KvPrecision,
     /// Memory that a KV cache could still take, in bytes.
     pub free_bytes: u64,
 }

@@ -2,14 +2,23 @@
 
 use ropeteam_device::conformance::check;
 use ropeteam_device::cpu::Isa;
-use ropeteam_device::{CpuDevice, CpuOptions, Device, Precision};
+use ropeteam_device::{CpuDevice, CpuOptions, Device, KvPrecision, Precision};
 
 fn conforms(precision: Precision) {
+    conforms_with(precision, KvPrecision::ByWeights);
+}
+
+fn conforms_with(precision: Precision, kv: KvPrecision) {
     for isa in Isa::all() {
         println!("{precision:?} with {}", isa.name());
         let with_threads = |threads: usize| {
             move || -> Box<dyn Device> {
-                Box::new(CpuDevice::with_isa(CpuOptions { precision, threads }, isa))
+                let options = CpuOptions {
+                    precision,
+                    kv,
+                    threads,
+                };
+                Box::new(CpuDevice::with_isa(options, isa))
             }
         };
         check(
@@ -45,9 +54,16 @@ fn the_cpu_conforms_in_int4() {
 }
 
 #[test]
+fn the_cpu_conforms_with_keys_and_values_in_int8() {
+    conforms_with(Precision::F32, KvPrecision::Int8);
+    conforms_with(Precision::Bf16, KvPrecision::Int8);
+}
+
+#[test]
 fn the_cpu_says_what_it_is() {
     let device = CpuDevice::new(CpuOptions {
         precision: Precision::Bf16,
+        kv: KvPrecision::default(),
         threads: 2,
     });
     let info = device.info();

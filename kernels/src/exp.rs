@@ -1,9 +1,7 @@
 //! e^x and 2^x on sixteen lanes.
 
-use crate::simd::Simd;
+use crate::simd::{ROUND, Simd};
 
-/// 1.5 * 2^23: adding it rounds a small number to a whole one, which then stands in the low bits.
-const ROUND: f32 = 12_582_912.0;
 /// ln 2 in two parts, the first with enough trailing zeros that its multiples up to 128 are exact.
 const LN2_HIGH: f32 = 0.693_359_4;
 const LN2_LOW: f32 = -2.121_944_4e-4;

@@ -4,12 +4,17 @@
 //! Within a layer, block and head, positions come in groups of sixteen (the last group of a block may be padded). Keys of a
 //! group are a panel of sixteen outputs, one per position, with a line per step of head elements. Values are panels of sixteen
 //! head elements with a line per step of positions.
+//!
+//! In int8 a group of keys starts with lines of scales, one per position, a line for every 32 head elements; values have one scale
+//! per position, and their lines stand between keys and values.
+
+mod store;
 
 use crate::Machine;
 use crate::aligned::{AlignedLines, LANES, Line};
 use crate::disjoint::Disjoint;
-use crate::simd::{Bf16, Kernel};
 use std::io;
+use store::StoreRows;
 
 /// What keys and values are held and multiplied as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +23,12 @@ pub enum Format {
     F32,
     /// bf16; sums are f32.
     Bf16,
+    /// Bytes `w + 128` times a scale; queries and probabilities have fifteen bits, sums are exact in i32 as far as a scale reaches.
+    Int8,
 }
+
+/// Elements of an int8 key that share a scale.
+pub(crate) const KEY_CHUNK: usize = 32;
 
 impl Format {
     /// Numbers that a word of a line holds.
@@ -26,6 +36,23 @@ impl Format {
         match self {
             Format::F32 => 1,
             Format::Bf16 => 2,
+            Format::Int8 => 4,
+        }
+    }
+
+    /// Lines of scales before a group of keys of `head_dim` elements.
+    const fn key_scales(self, head_dim: usize) -> usize {
+        match self {
+            Format::F32 | Format::Bf16 => 0,
+            Format::Int8 => head_dim.div_ceil(KEY_CHUNK),
+        }
+    }
+
+    /// Lines of scales for a group of values.
+    const fn value_scales(self) -> usize {
+        match self {
+            Format::F32 | Format::Bf16 => 0,
+            Format::Int8 => 1,
         }
     }
 }
@@ -56,12 +83,25 @@ impl Shape {
         self.head_dim.div_ceil(LANES)
     }
 
+    /// Lines of a group of keys, scales included.
+    fn group_key_lines(&self, format: Format) -> usize {
+        let steps = self.head_dim.div_ceil(format.inputs_per_line());
+        format.key_scales(self.head_dim) + steps
+    }
+
+    /// Lines of one head in one block before its values.
+    fn value_start(&self, format: Format) -> usize {
+        let lines = self.group_key_lines(format) + format.value_scales();
+        self.groups().saturating_mul(lines)
+    }
+
     /// Lines of one head in one block, keys and values; saturating.
     fn head_lines(&self, format: Format) -> usize {
-        let per_line = format.inputs_per_line();
-        let keys = self.head_dim.div_ceil(per_line);
-        let values = self.panels().saturating_mul(LANES / per_line);
-        self.groups().saturating_mul(keys.saturating_add(values))
+        let steps = self
+            .groups()
+            .saturating_mul(LANES / format.inputs_per_line());
+        let values = self.panels().saturating_mul(steps);
+        self.value_start(format).saturating_add(values)
     }
 
     /// Lines that one block takes, all layers; saturating.
@@ -113,18 +153,28 @@ impl KvCache {
         self.shape.head_dim.div_ceil(self.format.inputs_per_line())
     }
 
+    /// Lines of scales before the steps of a key panel.
+    pub(crate) fn key_scales(&self) -> usize {
+        self.format.key_scales(self.shape.head_dim)
+    }
+
     /// Steps (lines) that one group takes in a value panel.
     pub(crate) fn group_steps(&self) -> usize {
         LANES / self.format.inputs_per_line()
     }
 
-    /// Lines that the keys of one head take in a block; its values follow.
-    pub(crate) fn key_lines(&self) -> usize {
-        self.shape.groups() * self.key_steps()
+    /// Lines of the `group`-th group of a block, counted from where the head starts (`head_start`).
+    pub(crate) fn group_lines(&self, group: usize) -> GroupLines {
+        let (shape, format) = (&self.shape, self.format);
+        let key_lines = shape.group_key_lines(format);
+        GroupLines {
+            keys: group * key_lines,
+            value_scales: shape.groups() * key_lines + group * format.value_scales(),
+            values: shape.value_start(format) + group * self.group_steps(),
+        }
     }
 
-    /// Line where one head of one block starts: `key_lines` lines of keys, a panel of `key_steps` per group, then for each panel of
-    /// values `group_steps` lines per group.
+    /// Line where one head of one block starts.
     pub(crate) fn head_start(&self, layer: usize, block: usize, head: usize) -> usize {
         ((layer * self.shape.blocks + block) * self.shape.kv_heads + head)
             * self.shape.head_lines(self.format)
@@ -147,7 +197,7 @@ impl KvCache {
         if let Some(slot) = slots.iter().find(outside) {
             panic!("slot {slot} of {} blocks", shape.blocks);
         }
-        let (format, key_lines) = (self.format, self.key_lines());
+        let format = self.format;
         let head_lines = shape.head_lines(format);
         let start = self.head_start(layer, 0, 0);
         let lines = Disjoint::new(self.lines.lines_mut());
@@ -163,7 +213,6 @@ impl KvCache {
                     lines: &lines,
                     start,
                     head_lines,
-                    key_lines,
                     slots: &slots[from..to],
                     kv: Columns {
                         x: &kv.x[from * kv.cols..to * kv.cols],
@@ -172,6 +221,17 @@ impl KvCache {
                 });
             });
     }
+}
+
+/// Where a group of sixteen positions stands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GroupLines {
+    /// Its keys: scales, then steps.
+    pub keys: usize,
+    /// The scales of its values, if the format has any.
+    pub value_scales: usize,
+    /// Its part of the first panel of values.
+    pub values: usize,
 }
 
 /// Rows that one task stores, give or take a block.
@@ -196,120 +256,4 @@ pub struct Columns<'a> {
     pub cols: usize,
     /// First of the columns meant.
     pub first_col: usize,
-}
-
-/// Two numbers rounded to bf16 (to nearest, ties to even), the first in the low half. Without a branch, so that loops over it become
-/// vector code.
-#[inline(always)]
-fn pack_pair(first: f32, second: f32) -> u32 {
-    round(first) >> 16 | round(second) & 0xffff_0000
-}
-
-/// The bf16 nearest to a number, as the high half of a word; NaN stays NaN.
-#[inline(always)]
-fn round(x: f32) -> u32 {
-    let bits = x.to_bits();
-    let up = bits.wrapping_add(0x7fff + (bits >> 16 & 1));
-    if x.is_nan() { bits | 0x0040_0000 } else { up }
-}
-
-/// Some rows, all heads.
-struct StoreRows<'a> {
-    shape: Shape,
-    format: Format,
-    lines: &'a Disjoint<'a, Line>,
-    /// Line where the layer starts.
-    start: usize,
-    /// Lines of a head in a block, and those of them that hold keys.
-    head_lines: usize,
-    key_lines: usize,
-    slots: &'a [u32],
-    kv: Columns<'a>,
-}
-
-impl Kernel for StoreRows<'_> {
-    type Output = ();
-    #[inline(always)]
-    fn run<S: Bf16>(self, _: S) {
-        let Shape {
-            block_size,
-            kv_heads,
-            head_dim,
-            ..
-        } = self.shape;
-        let width = kv_heads * head_dim;
-        for (slot, row) in self.slots.iter().zip(self.kv.x.chunks_exact(self.kv.cols)) {
-            let (block, offset) = (*slot as usize / block_size, *slot as usize % block_size);
-            let (keys, values) = row[self.kv.first_col..][..2 * width].split_at(width);
-            let heads = keys
-                .chunks_exact(head_dim)
-                .zip(values.chunks_exact(head_dim));
-            for (head, (key, value)) in heads.enumerate() {
-                let first = self.start + (block * kv_heads + head) * self.head_lines;
-                // SAFETY: a block belongs to the rows of one task (`start_of_block`), which holds one head of it at a time.
-                let place = unsafe { self.lines.part(first, self.head_lines) };
-                let (key_place, value_place) = place.split_at_mut(self.key_lines);
-                store_key(self.format, key_place, key, offset);
-                store_value(self.format, value_place, value, offset, self.shape.groups());
-            }
-        }
-    }
-}
-
-#[inline(always)]
-fn store_key(format: Format, keys: &mut [Line], key: &[f32], offset: usize) {
-    let (group, lane) = (offset / LANES, offset % LANES);
-    let steps = key.len().div_ceil(format.inputs_per_line());
-    let panel = &mut keys[group * steps..][..steps];
-    match format {
-        Format::F32 => {
-            for (line, x) in panel.iter_mut().zip(key) {
-                line[lane] = x.to_bits();
-            }
-        }
-        Format::Bf16 => {
-            // Rounded sixteen pairs at a time; a store for each of them has to follow.
-            for (lines, key) in panel.chunks_mut(LANES).zip(key.chunks(2 * LANES)) {
-                let mut padded = [0.0; 2 * LANES];
-                padded[..key.len()].copy_from_slice(key);
-                let mut words = [0; LANES];
-                for (word, pair) in words.iter_mut().zip(padded.as_chunks::<2>().0) {
-                    *word = pack_pair(pair[0], pair[1]);
-                }
-                for (line, word) in lines.iter_mut().zip(words) {
-                    line[lane] = word;
-                }
-            }
-        }
-    }
-}
-
-#[inline(always)]
-fn store_value(format: Format, values: &mut [Line], value: &[f32], offset: usize, groups: usize) {
-    let panel_lines = groups * LANES / format.inputs_per_line();
-    for (panel, value) in values
-        .chunks_exact_mut(panel_lines)
-        .zip(value.chunks(LANES))
-    {
-        let line = &mut panel[offset / format.inputs_per_line()];
-        match format {
-            Format::F32 => {
-                for (word, x) in line.iter_mut().zip(value) {
-                    *word = x.to_bits();
-                }
-            }
-            // The even position of a pair comes first. It clears the odd one, so that what an earlier owner left there, be it
-            // infinite, never meets a product.
-            Format::Bf16 if offset.is_multiple_of(2) => {
-                for (word, x) in line.iter_mut().zip(value) {
-                    *word = pack_pair(*x, 0.0);
-                }
-            }
-            Format::Bf16 => {
-                for (word, x) in line.iter_mut().zip(value) {
-                    *word = *word & 0xffff | pack_pair(0.0, *x);
-                }
-            }
-        }
-    }
 }

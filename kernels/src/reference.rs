@@ -16,10 +16,15 @@ pub fn linear(x: &[f32], weight: &[f32], inputs: usize, bias: &[f32]) -> Vec<f32
     .collect()
 }
 
-/// Rows as they are multiplied by integer weights: each 64 inputs rounded (ties to even) to multiples of a 127th of the largest.
+/// Rows as they are multiplied by integer weights: each 64 inputs rounded as `rounded_together` does.
 pub fn rounded_to_int8(x: &[f32], inputs: usize) -> Vec<f32> {
     let rows = x.chunks_exact(inputs);
-    rows.flat_map(|row| row.chunks(64))
+    rows.flat_map(|row| rounded_together(row, 64)).collect()
+}
+
+/// Each `together` numbers rounded (ties to even) to multiples of a 127th of the largest.
+pub fn rounded_together(x: &[f32], together: usize) -> Vec<f32> {
+    x.chunks(together)
         .flat_map(|chunk| {
             let largest = chunk.iter().fold(0.0f32, |largest, x| largest.max(x.abs()));
             let (scale, inverse) = if largest > 1e-20 {

@@ -4,7 +4,7 @@
 //! few words that kernels need beside the products (see `Chunk`), then its inputs as quads.
 
 use crate::product::Rows;
-use crate::simd::{Bf16, Int8, Kernel};
+use crate::simd::{Bf16, Int8, Kernel, ROUND};
 use crate::tile::{Bf16Element, Element, SingleElement};
 use crate::{Machine, RowForm, aligned::LANES};
 
@@ -12,8 +12,6 @@ use crate::{Machine, RowForm, aligned::LANES};
 pub(crate) const CHUNK: usize = 64;
 /// Words before the quads of a chunk.
 const HEAD_WORDS: usize = 11;
-/// Added and taken away again, it rounds to a whole number, ties to even.
-const ROUND: f32 = 1.5 * (1 << 23) as f32;
 /// Chunks whose numbers are all smaller count as zeros. Kernels go from one chunk's scale to the next one's by a quotient of the two,
 /// which must stay finite.
 const SMALLEST: f32 = 1e-20;

@@ -2,7 +2,7 @@
 //! little and with much context, decode of batches: the median step of each, and tokens/s over all of them.
 //! `cargo run --release -p ropeteam-models --example speed -- MODEL [PRECISION] [THREADS] [FILTER]`.
 
-use ropeteam_device::{ColumnMask, CpuDevice, CpuOptions, Device, Precision};
+use ropeteam_device::{ColumnMask, CpuDevice, CpuOptions, Device, KvPrecision, Precision};
 use ropeteam_engine::executor::StepExecutor;
 use ropeteam_engine::ids::{BlockId, SeqId, TokenId};
 use ropeteam_engine::plan::{Chunk, StepOutput, StepPlan, Want};
@@ -39,13 +39,19 @@ const CASES: [Case; 8] = [
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let path = arguments.next().ok_or(USAGE)?;
-    let precision = match arguments.next().as_deref() {
-        Some("f32") => Precision::F32,
-        None | Some("bf16") => Precision::Bf16,
-        Some("stored") => Precision::Stored,
-        Some("int8") => Precision::Int8,
-        Some("int4") => Precision::Int4,
+    let numbers = arguments.next().unwrap_or_else(|| "bf16".to_owned());
+    let (weights, kv) = match numbers.split_once('+') {
+        None => (&*numbers, KvPrecision::ByWeights),
+        Some((weights, "kv8")) => (weights, KvPrecision::Int8),
         Some(_) => return Err(USAGE.into()),
+    };
+    let precision = match weights {
+        "f32" => Precision::F32,
+        "bf16" => Precision::Bf16,
+        "stored" => Precision::Stored,
+        "int8" => Precision::Int8,
+        "int4" => Precision::Int4,
+        _ => return Err(USAGE.into()),
     };
     let threads = match arguments.next() {
         Some(threads) => threads.parse()?,
@@ -53,7 +59,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let filter = arguments.next().unwrap_or_default();
     let start = Instant::now();
-    let mut model = Model::load(Path::new(&path), CpuOptions { precision, threads })?;
+    let options = CpuOptions {
+        precision,
+        kv,
+        threads,
+    };
+    let mut model = Model::load(Path::new(&path), options)?;
     println!("loaded in {:.2} s", start.elapsed().as_secs_f64());
     for case in CASES.iter().filter(|case| case.name.contains(&filter)) {
         let mut steps = model.steps(case)?;

@@ -16,7 +16,7 @@
 //!     let spec = families::spec(checkpoint.config())?; // shape and variants; refuses what is not built
 //!     let info = ModelInfo::gather(&checkpoint, &spec)?; // end ids, sampling defaults, dtype, ...
 //!     let block_size = 16;
-//!     let kv_blocks = kv_budget_bytes / spec.kv_block_bytes(precision, block_size);
+//!     let kv_blocks = kv_budget_bytes / device.kv_block_bytes(&spec.kv_shape(1, block_size));
 //!     let options = RunnerOptions {
 //!         kv_blocks: kv_blocks as u32,
 //!         block_size: block_size as u32,

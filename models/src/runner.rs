@@ -12,7 +12,7 @@ use ropeteam_engine::executor::{Capacity, DeviceFault, FaultKind, ForkJoin, Step
 use ropeteam_engine::ids::TokenId;
 use ropeteam_engine::plan::{ChunkResult, StepOutput, StepPlan, Want};
 
-/// What a runner shall hold. Sizes follow from a memory budget: see `DecoderSpec::kv_block_bytes` and its neighbours.
+/// What a runner shall hold. Sizes follow from a memory budget: see `Device::kv_block_bytes` and `DecoderSpec::weight_bytes`.
 #[derive(Clone, Debug)]
 pub struct RunnerOptions {
     /// Blocks in the KV pool.

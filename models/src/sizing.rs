@@ -21,12 +21,6 @@ impl DecoderSpec {
         }
     }
 
-    /// Bytes that one KV block of `block_size` tokens takes: K and V of all layers.
-    pub fn kv_block_bytes(&self, precision: Precision, block_size: usize) -> u64 {
-        let elements = 2 * self.layers() * self.kv_dim() * block_size;
-        elements as u64 * element_bytes(precision)
-    }
-
     /// Bytes of the activation buffers (f32) for steps of at most `step_tokens` tokens and `logits_rows` logits rows.
     pub fn activation_bytes(&self, step_tokens: usize, logits_rows: usize) -> u64 {
         let stream = 2 * self.hidden
@@ -67,12 +61,5 @@ fn packed_percent(dtype: Dtype) -> u64 {
         Dtype::Q8_0 => INT8_BLOCKS,
         Dtype::Q6_K => INT6,
         Dtype::Q4_0 | Dtype::Q4_1 | Dtype::Q4_K => INT4,
-    }
-}
-
-fn element_bytes(precision: Precision) -> u64 {
-    match precision {
-        Precision::F32 => 4,
-        _ => 2,
     }
 }

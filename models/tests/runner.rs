@@ -2,7 +2,7 @@
 
 mod tiny_models;
 
-use ropeteam_device::{ColumnMask, CpuDevice, CpuOptions, Dtype, Precision};
+use ropeteam_device::{ColumnMask, CpuDevice, CpuOptions, Dtype, KvPrecision, Precision};
 use ropeteam_engine::executor::{FaultKind, StepExecutor};
 use ropeteam_engine::ids::{BlockId, SeqId, TokenId};
 use ropeteam_engine::plan::{Chunk, ChunkResult, StepOutput, StepPlan, Want};
@@ -24,6 +24,7 @@ fn load(options: RunnerOptions) -> Result<ModelRunner, LoadError> {
     let checkpoint = Checkpoint::open(&folder("llama"))?;
     let device = CpuDevice::new(CpuOptions {
         precision: Precision::F32,
+        kv: KvPrecision::ByWeights,
         threads: 1,
     });
     ModelRunner::load(&checkpoint, Box::new(device), options)

@@ -2,12 +2,12 @@
 //! or rewrite a model; nothing is served this way.
 
 use super::model::find;
-use super::precision::{Weights, precision};
+use super::precision::{Weights, kv_precision, precision};
 use super::{simulated, texts};
 use crate::config::Config;
 use crate::devices::{self, DeviceEntry, DeviceOptions};
 use crate::start_error::StartError;
-use ropeteam_device::{Device, DeviceError, Precision};
+use ropeteam_device::{Device, DeviceError, KvPrecision, Precision};
 use ropeteam_models::source::Located;
 use ropeteam_models::text::Codec;
 use ropeteam_models::{
@@ -32,6 +32,7 @@ pub struct DirectModel {
     device: &'static DeviceEntry,
     threads: Option<usize>,
     precision: Precision,
+    kv: KvPrecision,
 }
 
 /// What an executor shall hold: one sequence.
@@ -60,9 +61,11 @@ impl DirectModel {
         let spec = families::spec(checkpoint.config()).map_err(LoadError::from)?;
         let info = ModelInfo::gather(&checkpoint, &spec).map_err(LoadError::from)?;
         let codec = texts::read(&checkpoint, model)?.codec;
+        let precision = precision(model, &info)?;
         Ok(Self {
             name,
-            precision: precision(model, &info)?,
+            precision,
+            kv: kv_precision(model, precision)?,
             checkpoint,
             spec,
             info,
@@ -72,15 +75,15 @@ impl DirectModel {
         })
     }
 
-    /// The same with all weights in f32.
+    /// The same with everything in f32.
     pub fn in_f32(mut self) -> Self {
-        self.precision = Precision::F32;
+        (self.precision, self.kv) = (Precision::F32, KvPrecision::ByWeights);
         self
     }
 
-    /// Whether all weights are in f32.
+    /// Whether everything is in f32.
     pub fn is_f32(&self) -> bool {
-        self.precision == Precision::F32
+        (self.precision, self.kv) == (Precision::F32, KvPrecision::ByWeights)
     }
 
     /// What its weights are held in.
@@ -99,6 +102,7 @@ impl DirectModel {
         (self.device.open)(&DeviceOptions {
             threads: self.threads,
             precision,
+            kv: self.kv,
         })
     }
 

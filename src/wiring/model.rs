@@ -2,8 +2,8 @@
 
 use super::build::{Base, Hooks, ModelRecipe, Recipe};
 use super::isolation;
-use super::precision::{Weights, precision};
-use super::sizing::{Sizes, bytes, max_input_len, max_output_len, sizes};
+use super::precision::{Weights, kv_precision, precision};
+use super::sizing::{Memory, Sizes, bytes, max_input_len, max_output_len, sizes};
 use super::{Footprint, Loaded, defaults, texts};
 use crate::config::{Config, ModelConfig};
 use crate::devices::{self, DeviceOptions};
@@ -35,10 +35,10 @@ pub fn load(config: &Config) -> Result<Loaded, StartError> {
     let options = DeviceOptions {
         threads: threads_each(model),
         precision: weights.precision,
+        kv: kv_precision(model, weights.precision)?,
     };
-    let device = (entry.open)(&options).map_err(LoadError::from)?.info();
-    let free = device.free_bytes / u64::from(model.device_count);
-    let sizes = sizes(model, &spec, &weights, free)?;
+    let device = (entry.open)(&options).map_err(LoadError::from)?;
+    let sizes = sizes(model, &spec, &weights, Memory::of(&*device, model, &spec))?;
     let mask = texts.codec.column_mask(spec.vocab);
     let eos_ids = eos_ids(&info, &texts.end_ids);
     let recipe = Recipe {
@@ -74,7 +74,7 @@ pub fn load(config: &Config) -> Result<Loaded, StartError> {
             true => defaults::sampling(&info.sampling)?,
             false => SamplingParams::default(),
         },
-        footprint: footprint(device.name, &spec, &weights, sizes),
+        footprint: footprint(device.info().name, &spec, &weights, sizes),
     })
 }
 
@@ -109,7 +109,33 @@ fn footprint(device: String, spec: &DecoderSpec, weights: &Weights<'_>, sizes: S
         device,
         dtype: weights.dtype(),
         weights: bytes(weights.bytes(spec)),
-        kv_memory: bytes(sizes.kv_bytes(spec, weights.precision)),
+        kv_memory: bytes(sizes.kv_bytes()),
         sizes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Inputs, resolve};
+
+    fn block_bytes(kv_dtype: &str) -> u64 {
+        let model = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/tests/fixtures/tiny/llama/bf16"
+        );
+        let flags = [("model", model), ("kv_dtype", kv_dtype)];
+        let resolved = resolve(Inputs {
+            flags: flags.map(|(key, word)| (key, word.to_owned())).into(),
+            ..Inputs::default()
+        });
+        let loaded = load(&resolved.expect("good flags").config).expect("fixture");
+        loaded.footprint.sizes.block_bytes
+    }
+
+    #[test]
+    fn the_device_is_opened_with_the_numbers_asked_for() {
+        let (bf16, int8) = (block_bytes("auto"), block_bytes("int8"));
+        assert!(int8 < bf16 * 3 / 4, "{int8} of {bf16} bytes");
     }
 }

@@ -2,15 +2,15 @@
 
 use crate::config::{Dtype, KvDtype, ModelConfig, Quantize};
 use crate::start_error::StartError;
-use ropeteam_device::{Dtype as Stored, Precision};
+use ropeteam_device::{Dtype as Stored, KvPrecision, Precision};
 use ropeteam_models::{DecoderSpec, ModelInfo};
 
 /// What the device holds weights in.
 ///
 /// # Errors
-/// Options that contradict each other or that are not offered yet.
+/// Options that contradict each other.
 pub fn precision(config: &ModelConfig, info: &ModelInfo) -> Result<Precision, StartError> {
-    let precision = match (config.quantize, config.dtype) {
+    Ok(match (config.quantize, config.dtype) {
         (Quantize::Int8 | Quantize::Int4, Dtype::F32) => {
             let what = "quantize: int8 and int4 weights are multiplied by int8 activations, which --dtype f32 rules out; leave one of them out";
             return Err(StartError::Usage(what.to_owned()));
@@ -25,15 +25,20 @@ pub fn precision(config: &ModelConfig, info: &ModelInfo) -> Result<Precision, St
         },
         (Quantize::Auto, Dtype::Bf16) => Precision::Stored,
         (Quantize::Auto, Dtype::Auto) => info.default_precision(),
-    };
-    match config.kv_dtype {
-        KvDtype::Int8 => Err(StartError::Usage(
-            "kv_dtype: int8 is not offered yet; there is: auto, bf16".to_owned(),
+    })
+}
+
+/// What the device holds keys and values in, beside such weights.
+///
+/// # Errors
+/// A KV cache in bf16 beside weights in f32.
+pub fn kv_precision(config: &ModelConfig, weights: Precision) -> Result<KvPrecision, StartError> {
+    match (config.kv_dtype, weights) {
+        (KvDtype::Int8, _) => Ok(KvPrecision::Int8),
+        (KvDtype::Bf16, Precision::F32) => Err(StartError::Usage(
+            "kv_dtype: weights in f32 go with a KV cache in f32 or int8; leave it out".to_owned(),
         )),
-        KvDtype::Bf16 if precision == Precision::F32 => Err(StartError::Usage(
-            "kv_dtype: weights in f32 go with a KV cache in f32; leave it out".to_owned(),
-        )),
-        _ => Ok(precision),
+        _ => Ok(KvPrecision::ByWeights),
     }
 }
 
@@ -74,7 +79,7 @@ mod tests {
     use ropeteam_models::families;
     use std::path::Path;
 
-    fn found(model: &str, flags: &[(&'static str, &str)]) -> Result<Precision, String> {
+    fn config(flags: &[(&'static str, &str)]) -> ModelConfig {
         let flags = flags
             .iter()
             .map(|(key, word)| (*key, (*word).to_owned()))
@@ -83,7 +88,11 @@ mod tests {
             flags,
             ..Inputs::default()
         });
-        let config = resolved.expect("good flags").config.model_config;
+        resolved.expect("good flags").config.model_config
+    }
+
+    fn found(model: &str, flags: &[(&'static str, &str)]) -> Result<Precision, String> {
+        let config = config(flags);
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tiny");
         let checkpoint = Checkpoint::open(&folder.join(model)).expect("fixture");
         let spec = families::spec(checkpoint.config()).expect("fixture");
@@ -111,7 +120,18 @@ mod tests {
     fn what_cannot_be_is_refused() {
         let told = |flags: &[_]| found("llama", flags).unwrap_err();
         assert!(told(&[("quantize", "int8"), ("dtype", "f32")]).starts_with("quantize: "));
-        assert!(told(&[("kv_dtype", "int8")]).starts_with("kv_dtype: int8 is not offered yet"));
-        assert!(told(&[("kv_dtype", "bf16")]).starts_with("kv_dtype: weights in f32"));
+    }
+
+    #[test]
+    fn keys_and_values_go_with_the_weights() {
+        let found = |word: &str, weights| {
+            let config = config(&[("kv_dtype", word)]);
+            kv_precision(&config, weights).map_err(|error| error.to_string())
+        };
+        assert_eq!(found("auto", Precision::F32), Ok(KvPrecision::ByWeights));
+        assert_eq!(found("bf16", Precision::Int4), Ok(KvPrecision::ByWeights));
+        assert_eq!(found("int8", Precision::Bf16), Ok(KvPrecision::Int8));
+        let told = found("bf16", Precision::F32).unwrap_err();
+        assert!(told.starts_with("kv_dtype: weights in f32"), "{told}");
     }
 }

@@ -91,5 +91,6 @@ fn sizes(config: &ModelConfig) -> Sizes {
         max_model_len: config.max_model_len.unwrap_or(MODEL_LEN),
         max_step_tokens: config.max_prefill_tokens + max_running(config),
         max_logits_rows: max_running(config) + config.max_prefill_batch_size,
+        block_bytes: 0,
     }
 }

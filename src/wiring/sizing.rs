@@ -3,7 +3,7 @@
 use super::precision::Weights;
 use crate::config::ModelConfig;
 use crate::start_error::StartError;
-use ropeteam_device::Precision;
+use ropeteam_device::Device;
 use ropeteam_models::DecoderSpec;
 use serde::{Deserialize, Serialize};
 
@@ -20,12 +20,34 @@ pub struct Sizes {
     pub max_step_tokens: u32,
     /// Most logits rows in one step.
     pub max_logits_rows: u32,
+    /// Bytes of a block.
+    pub block_bytes: u64,
+}
+
+/// What a device has and needs before anything is loaded, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Memory {
+    /// Free memory.
+    pub free: u64,
+    /// What a KV block takes.
+    pub kv_block: u64,
+}
+
+impl Memory {
+    /// That of a device, its share where several hold the model side by side, with blocks as configuration and model have them.
+    pub fn of(device: &dyn Device, config: &ModelConfig, spec: &DecoderSpec) -> Self {
+        let shape = spec.kv_shape(1, config.kv_block_size as usize);
+        Self {
+            free: device.info().free_bytes / u64::from(config.device_count.max(1)),
+            kv_block: device.kv_block_bytes(&shape).max(1),
+        }
+    }
 }
 
 impl Sizes {
     /// Bytes of the pool.
-    pub fn kv_bytes(&self, spec: &DecoderSpec, precision: Precision) -> u64 {
-        u64::from(self.kv_blocks) * spec.kv_block_bytes(precision, self.block_size as usize)
+    pub fn kv_bytes(&self) -> u64 {
+        u64::from(self.kv_blocks) * self.block_bytes
     }
 
     /// Tokens that the pool holds.
@@ -54,7 +76,7 @@ pub fn max_output_len(config: &ModelConfig, max_model_len: u32) -> u32 {
     config.max_output_tokens.map_or(room, |most| most.min(room))
 }
 
-/// Works the sizes out, where `free` bytes are free before anything is loaded.
+/// Works the sizes out.
 ///
 /// # Errors
 /// A length beyond the model's, or memory that is too small, with the numbers.
@@ -62,8 +84,12 @@ pub fn sizes(
     config: &ModelConfig,
     spec: &DecoderSpec,
     weights: &Weights<'_>,
-    free: u64,
+    memory: Memory,
 ) -> Result<Sizes, StartError> {
+    let Memory {
+        free,
+        kv_block: block_bytes,
+    } = memory;
     let mut sizes = Sizes {
         kv_blocks: 0,
         block_size: config.kv_block_size,
@@ -72,6 +98,7 @@ pub fn sizes(
             .max_prefill_tokens
             .saturating_add(max_running(config)),
         max_logits_rows: max_running(config) + config.max_prefill_batch_size,
+        block_bytes,
     };
     let steps = (
         sizes.max_step_tokens as usize,
@@ -86,9 +113,6 @@ pub fn sizes(
         );
         return Err(StartError::Device(what));
     }
-    let block_bytes = spec
-        .kv_block_bytes(weights.precision, sizes.block_size as usize)
-        .max(1);
     sizes.kv_blocks = match config.kv_blocks {
         Some(blocks) if u64::from(blocks) * block_bytes > free - loaded => {
             let needed = bytes(u64::from(blocks) * block_bytes);
@@ -99,12 +123,7 @@ pub fn sizes(
             return Err(StartError::Device(what));
         }
         Some(blocks) => blocks,
-        None => blocks_in(
-            config.kv_memory.of(free - loaded),
-            block_bytes,
-            &sizes,
-            config,
-        )?,
+        None => blocks_in(config.kv_memory.of(free - loaded), &sizes, config)?,
     };
     Ok(sizes)
 }
@@ -122,21 +141,16 @@ fn max_model_len(config: &ModelConfig, spec: &DecoderSpec) -> Result<u32, StartE
 
 /// Blocks that a budget buys. Not more than all running sequences at full length can use, and as much again for the prefix
 /// cache: small models would otherwise get pools larger than anybody needs.
-fn blocks_in(
-    budget: u64,
-    block_bytes: u64,
-    sizes: &Sizes,
-    config: &ModelConfig,
-) -> Result<u32, StartError> {
+fn blocks_in(budget: u64, sizes: &Sizes, config: &ModelConfig) -> Result<u32, StartError> {
     let per_sequence = u64::from(sizes.max_model_len.div_ceil(sizes.block_size));
     let useful = 2 * per_sequence * u64::from(max_running(config));
-    let blocks = (budget / block_bytes).min(useful);
+    let blocks = (budget / sizes.block_bytes).min(useful);
     match u32::try_from(blocks) {
         Ok(0) => Err(StartError::Device(format!(
             "kv_memory of {} holds no block of {} tokens, which needs {}",
             bytes(budget),
             sizes.block_size,
-            bytes(block_bytes)
+            bytes(sizes.block_bytes)
         ))),
         Ok(blocks) => Ok(blocks),
         Err(_) => Ok(u32::MAX),
@@ -162,6 +176,7 @@ pub fn bytes(count: u64) -> String {
 mod tests {
     use super::*;
     use crate::config::{Inputs, resolve};
+    use ropeteam_device::Precision;
     use ropeteam_models::checkpoint::Checkpoint;
     use ropeteam_models::{ModelInfo, families};
     use std::path::Path;
@@ -187,7 +202,11 @@ mod tests {
             precision: Precision::F32,
             info: &info,
         };
-        sizes(&config.model_config, &spec, &weights, free).map_err(|error| error.to_string())
+        let memory = Memory {
+            free,
+            kv_block: 4096,
+        };
+        sizes(&config.model_config, &spec, &weights, memory).map_err(|error| error.to_string())
     }
 
     #[test]

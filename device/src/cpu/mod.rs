@@ -9,8 +9,8 @@ mod rows;
 mod weights;
 
 use crate::{
-    Act, AttentionShape, ColumnMask, Device, DeviceError, DeviceInfo, Join, KvShape, Precision,
-    Rope, Rows, TensorView, Weight,
+    Act, AttentionShape, ColumnMask, Device, DeviceError, DeviceInfo, Join, KvPrecision, KvShape,
+    Precision, Rope, Rows, TensorView, Weight,
 };
 use buffers::Buffers;
 use heads::kv_shape;
@@ -22,8 +22,10 @@ use weights::Weights;
 /// How a CPU device works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuOptions {
-    /// What weights and KV are held in.
+    /// What weights are held in.
     pub precision: Precision,
+    /// What keys and values are held in.
+    pub kv: KvPrecision,
     /// Threads that compute, the calling one included; at least one.
     pub threads: usize,
 }
@@ -31,6 +33,7 @@ pub struct CpuOptions {
 /// A CPU with its main memory.
 pub struct CpuDevice {
     precision: Precision,
+    kv_precision: KvPrecision,
     kv_format: kv::Format,
     machine: Machine,
     weights: Weights,
@@ -51,9 +54,11 @@ impl CpuDevice {
     pub fn with_isa(options: CpuOptions, isa: Isa) -> Self {
         Self {
             precision: options.precision,
-            kv_format: match options.precision {
-                Precision::F32 => kv::Format::F32,
-                _ => kv::Format::Bf16,
+            kv_precision: options.kv,
+            kv_format: match (options.kv, options.precision) {
+                (KvPrecision::Int8, _) => kv::Format::Int8,
+                (KvPrecision::ByWeights, Precision::F32) => kv::Format::F32,
+                (KvPrecision::ByWeights, _) => kv::Format::Bf16,
             },
             machine: Machine::new(isa, options.threads),
             weights: Weights::default(),
@@ -95,6 +100,7 @@ impl Device for CpuDevice {
                 self.machine.isa().name()
             ),
             precision: self.precision,
+            kv: self.kv_precision,
             free_bytes: memory::free_bytes(),
         }
     }

@@ -1,28 +1,23 @@
 //! Queries that share a KV head, over some splits of the positions they see. The tiles of a split are read once for all of them; a
 //! register tile of queries at a time takes a tile's scores, turns them into probabilities and adds the values.
 
-use super::products::{InputRows, Panels, add_products};
-use super::softmax::{GROUPS, Sums, TILE, VALUES, clear, finish, join, update};
+use super::bytes::Bytes;
+use super::floats::{Bf16s, Singles};
+use super::held::{Held, PROBABILITY_WORDS, QUERY_WORDS, Scored, Values};
+use super::softmax::{GROUPS, Sums, VALUES, clear, finish, join, update};
 use super::view::{Tile, View, group_of};
-use super::{MAX_HEAD_DIM, Scratch, TILES_PER_SPLIT, sums_len};
+use super::{Scratch, TILES_PER_SPLIT, sums_len};
 use crate::aligned::{LANES, Line};
 use crate::disjoint::Disjoint;
-use crate::exp::{DEGREE_BF16, DEGREE_F32};
 use crate::kv::Format;
-use crate::simd::{Bf16, Kernel, Simd};
-use crate::tile::{Bf16Element, Element, SingleElement, panels_per_tile, with_rows};
+use crate::simd::{Int8, Kernel, Simd};
+use crate::tile::with_rows;
 use std::mem;
 use std::ops::Range;
 
 const LANE_NUMBERS: [f32; LANES] = [
     0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0,
 ];
-
-/// Room for a prepared query: an element takes a word at most. No power of two, so that queries do not meet in one set of the cache.
-pub(super) const QUERY_WORDS: usize = MAX_HEAD_DIM + LANES;
-
-/// Words that a query's probabilities of a tile take, prepared.
-pub(super) const PROBABILITY_WORDS: usize = 2 * TILE;
 
 /// The queries of a unit over some splits, and where the result goes.
 pub(super) struct Attend<'a> {
@@ -45,10 +40,11 @@ pub(super) enum Target<'a> {
 impl Kernel for Attend<'_> {
     type Output = ();
     #[inline(always)]
-    fn run<S: Bf16>(self, simd: S) {
+    fn run<S: Int8>(self, simd: S) {
         match self.view.cache.format() {
-            Format::F32 => self.all::<S, SingleElement, DEGREE_F32>(simd),
-            Format::Bf16 => self.all::<S, Bf16Element, DEGREE_BF16>(simd),
+            Format::F32 => self.all::<S, Singles>(simd),
+            Format::Bf16 => self.all::<S, Bf16s>(simd),
+            Format::Int8 => self.all::<S, Bytes>(simd),
         }
     }
 }
@@ -64,13 +60,14 @@ pub(super) struct JoinSplits<'a> {
 impl Kernel for JoinSplits<'_> {
     type Output = ();
     #[inline(always)]
-    fn run<S: Bf16>(self, simd: S) {
+    fn run<S: Int8>(self, simd: S) {
         let split_len = self.view.unit.count * sums_len(self.view.cache);
         let (first, others) = self.sums.split_at_mut(split_len);
         for split in others.chunks_exact(split_len) {
             match self.view.cache.format() {
-                Format::F32 => self.view.join_all::<S, DEGREE_F32>(simd, first, split),
-                Format::Bf16 => self.view.join_all::<S, DEGREE_BF16>(simd, first, split),
+                Format::F32 => self.view.join_all::<S, Singles>(simd, first, split),
+                Format::Bf16 => self.view.join_all::<S, Bf16s>(simd, first, split),
+                Format::Int8 => self.view.join_all::<S, Bytes>(simd, first, split),
             }
         }
         self.view.finish_all(simd, first, self.out);
@@ -79,7 +76,7 @@ impl Kernel for JoinSplits<'_> {
 
 impl Attend<'_> {
     #[inline(always)]
-    fn all<S: Bf16, E: Element<S>, const DEGREE: usize>(mut self, simd: S) {
+    fn all<S: Int8, H: Held<S>>(mut self, simd: S) {
         let Scratch {
             queries,
             split,
@@ -88,7 +85,7 @@ impl Attend<'_> {
         } = &mut *self.scratch;
         let (view, cache) = (&self.view, self.view.cache);
         for (i, words) in queries[..view.unit.count].iter_mut().enumerate() {
-            E::prepare(simd, view.query_head(i), words);
+            H::query(simd, view.query_head(i), words);
         }
         let next = self.next.map(|next| next.tile(visible_tiles(&next).start));
         let len = view.unit.count * sums_len(view.cache);
@@ -98,6 +95,7 @@ impl Attend<'_> {
                 view,
                 next: next.as_ref(),
                 lines: cache.lines(),
+                key_scales: cache.key_scales(),
                 key_steps: cache.key_steps(),
                 group_steps: cache.group_steps(),
                 panel_lines: cache.shape().groups() * cache.group_steps(),
@@ -106,11 +104,11 @@ impl Attend<'_> {
                 len: sums_len(cache),
                 words,
             };
-            at.all::<S, E, DEGREE>(simd, index);
+            at.all::<S, H>(simd, index);
             if first {
                 mem::swap(split, sums);
             } else {
-                view.join_all::<S, DEGREE>(simd, &mut sums[..len], &split[..len]);
+                view.join_all::<S, H>(simd, &mut sums[..len], &split[..len]);
             }
             first = false;
         }
@@ -123,10 +121,10 @@ impl Attend<'_> {
 
 impl View<'_> {
     #[inline(always)]
-    fn join_all<S: Simd, const DEGREE: usize>(&self, simd: S, sums: &mut Sums, more: &Sums) {
+    fn join_all<S: Int8, H: Held<S>>(&self, simd: S, sums: &mut Sums, more: &Sums) {
         let len = sums_len(self.cache);
         for (sums, more) in sums.chunks_exact_mut(len).zip(more.chunks_exact(len)) {
-            join::<S, DEGREE>(simd, sums, more);
+            join::<S, H>(simd, sums, more);
         }
     }
 
@@ -145,28 +143,31 @@ impl View<'_> {
 }
 
 /// One split of the positions, for all queries of a unit.
-struct Split<'a, 'v> {
+pub(super) struct Split<'a, 'v> {
     view: &'a View<'v>,
     /// The tile that is read after the last one of the unit.
     next: Option<&'a Tile>,
     /// Those of the cache.
-    lines: &'a [Line],
-    key_steps: usize,
-    group_steps: usize,
+    pub lines: &'a [Line],
+    /// Of a group of keys: lines of scales, then lines of steps.
+    pub key_scales: usize,
+    pub key_steps: usize,
+    /// Lines of a group of values.
+    pub group_steps: usize,
     /// Lines from one panel of values to the next.
-    panel_lines: usize,
+    pub panel_lines: usize,
     /// Prepared.
-    queries: &'a [[u32; QUERY_WORDS]],
+    pub queries: &'a [[u32; QUERY_WORDS]],
     /// `len` for each query.
-    sums: &'a mut Sums,
-    len: usize,
+    pub sums: &'a mut Sums,
+    pub len: usize,
     /// Prepared probabilities of a register tile.
-    words: &'a mut [[u32; PROBABILITY_WORDS]],
+    pub words: &'a mut [[u32; PROBABILITY_WORDS]],
 }
 
 impl Split<'_, '_> {
     #[inline(always)]
-    fn all<S: Bf16, E: Element<S>, const DEGREE: usize>(&mut self, simd: S, index: usize) {
+    fn all<S: Int8, H: Held<S>>(&mut self, simd: S, index: usize) {
         let view = self.view;
         for sums in self.sums.chunks_exact_mut(self.len) {
             clear(sums);
@@ -186,7 +187,7 @@ impl Split<'_, '_> {
             // Queries are shared out evenly, so that no register tile is left with a thin rest.
             for left in (1..=count.div_ceil(S::TILE.0)).rev() {
                 let queries = (count - first).div_ceil(left);
-                with_rows!(queries, R => self.tile::<S, E, DEGREE, R>(simd, tiles, first));
+                with_rows!(queries, R => self.tile::<S, H, R>(simd, tiles, first));
                 first += queries;
             }
             tile = next;
@@ -195,7 +196,7 @@ impl Split<'_, '_> {
 
     /// The R queries from `first` on meet a tile; the next one is brought nearer.
     #[inline(always)]
-    fn tile<S: Bf16, E: Element<S>, const DEGREE: usize, const R: usize>(
+    fn tile<S: Int8, H: Held<S>, const R: usize>(
         &mut self,
         simd: S,
         tiles: [&Tile; 2],
@@ -208,72 +209,53 @@ impl Split<'_, '_> {
             return;
         }
         let mut scores = [[simd.splat(0.0); GROUPS]; R];
-        self.scores::<S, E, R>(simd, tiles, first, &mut scores);
+        self.scores::<S, H, R>(simd, tiles, first, &mut scores);
         if !self.view.sees_all(tile, start, end) {
             self.mask::<S, R>(simd, tile, first, &mut scores);
         }
         let len = self.len;
         for (i, scores) in scores.iter().enumerate() {
             let sums = &mut self.sums[(first + i) * len..][..len];
-            let probabilities = update::<S, DEGREE>(simd, sums, scores);
-            prepare::<S, E>(simd, &probabilities, &mut self.words[i]);
+            let probabilities = update::<S, H>(simd, sums, scores);
+            let words = &mut self.words[i];
+            H::probabilities(
+                simd,
+                self.lines,
+                &tile.groups[..seen],
+                &probabilities,
+                words,
+            );
         }
-        // Positions that no query sees may hold what an earlier owner of the block left.
-        let last_seen = tile.groups[seen - 1].positions_up_to(end);
         let rows = Values {
             tiles,
             first,
             seen,
-            last_steps: last_seen.div_ceil(E::INPUTS),
+            last_positions: tile.groups[seen - 1].positions_up_to(end),
         };
-        self.add_values::<S, E, R>(simd, rows);
+        self.add_values::<S, H, R>(simd, rows);
     }
 
     /// `scores[i] = scale * log2(e) * q_i · kᵀ` for the positions of a tile.
     #[inline(always)]
-    fn scores<S: Bf16, E: Element<S>, const R: usize>(
+    fn scores<S: Int8, H: Held<S>, const R: usize>(
         &self,
         simd: S,
         tiles: [&Tile; 2],
         first: usize,
         scores: &mut [[S::V; GROUPS]; R],
     ) {
-        let wide = panels_per_tile::<S>(R);
+        let wide = H::panels(R);
+        let factor = self.view.query.scale * std::f32::consts::LOG2_E;
         for group in (0..GROUPS).step_by(wide) {
+            let at = Scored {
+                first,
+                group,
+                factor,
+            };
             match wide {
-                4 => self.score_groups::<S, E, R, 4>(simd, tiles, [first, group], scores),
-                2 => self.score_groups::<S, E, R, 2>(simd, tiles, [first, group], scores),
-                _ => self.score_groups::<S, E, R, 1>(simd, tiles, [first, group], scores),
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn score_groups<S: Bf16, E: Element<S>, const R: usize, const P: usize>(
-        &self,
-        simd: S,
-        tiles: [&Tile; 2],
-        [first, group]: [usize; 2],
-        scores: &mut [[S::V; GROUPS]; R],
-    ) {
-        let (mut starts, mut next) = ([0; P], [0; P]);
-        for p in 0..P {
-            starts[p] = tiles[0].groups[group + p].keys;
-            next[p] = tiles[1].groups[group + p].keys;
-        }
-        let panels = Panels {
-            lines: self.lines,
-            starts,
-            next,
-            steps: self.key_steps,
-        };
-        let rows = InputRows::<QUERY_WORDS>(self.queries[first..].as_flattened());
-        let mut sums = [[simd.splat(0.0); P]; R];
-        add_products::<S, E, R, P, _>(simd, rows, panels, &mut sums);
-        let factor = simd.splat(self.view.query.scale * std::f32::consts::LOG2_E);
-        for r in 0..R {
-            for p in 0..P {
-                scores[r][group + p] = simd.mul(sums[r][p], factor);
+                4 => H::score_groups::<R, 4>(simd, self, tiles, at, scores),
+                2 => H::score_groups::<R, 2>(simd, self, tiles, at, scores),
+                _ => H::score_groups::<R, 1>(simd, self, tiles, at, scores),
             }
         }
     }
@@ -312,86 +294,20 @@ impl Split<'_, '_> {
 
     /// `values += probabilities · v` for the positions of a tile.
     #[inline(always)]
-    fn add_values<S: Bf16, E: Element<S>, const R: usize>(&mut self, simd: S, at: Values<'_>) {
+    fn add_values<S: Int8, H: Held<S>, const R: usize>(&mut self, simd: S, at: Values<'_>) {
         let panels = self.len - VALUES;
-        let wide = panels_per_tile::<S>(R);
+        let wide = H::panels(R);
         let mut panel = 0;
         while panel < panels {
-            panel += match wide {
-                _ if panels - panel < wide => self.add_panels::<S, E, R, 1>(simd, at, panel),
-                4 => self.add_panels::<S, E, R, 4>(simd, at, panel),
-                2 => self.add_panels::<S, E, R, 2>(simd, at, panel),
-                _ => self.add_panels::<S, E, R, 1>(simd, at, panel),
-            };
+            let wide = if panels - panel < wide { 1 } else { wide };
+            match wide {
+                4 => H::add_panels::<R, 4>(simd, self, at, panel),
+                2 => H::add_panels::<R, 2>(simd, self, at, panel),
+                _ => H::add_panels::<R, 1>(simd, self, at, panel),
+            }
+            panel += wide;
         }
     }
-
-    /// The panels `panel .. panel + P`; returns P.
-    #[inline(always)]
-    fn add_panels<S: Bf16, E: Element<S>, const R: usize, const P: usize>(
-        &mut self,
-        simd: S,
-        at: Values<'_>,
-        panel: usize,
-    ) -> usize {
-        let len = self.len;
-        let values = &mut self.sums[at.first * len..][..R * len];
-        let mut sums = [[simd.splat(0.0); P]; R];
-        for r in 0..R {
-            for p in 0..P {
-                sums[r][p] = simd.load(&values[r * len + VALUES + panel + p].0);
-            }
-        }
-        for g in 0..at.seen {
-            let (mut starts, mut next) = ([0; P], [0; P]);
-            for p in 0..P {
-                let panel = (panel + p) * self.panel_lines;
-                starts[p] = at.tiles[0].groups[g].values + panel;
-                next[p] = at.tiles[1].groups[g].values + panel;
-            }
-            let whole = g + 1 < at.seen;
-            let panels = Panels {
-                lines: self.lines,
-                starts,
-                next,
-                steps: if whole {
-                    self.group_steps
-                } else {
-                    at.last_steps
-                },
-            };
-            let words = &self.words.as_flattened()[g * self.group_steps * E::WORDS..];
-            let rows = InputRows::<PROBABILITY_WORDS>(words);
-            add_products::<S, E, R, P, _>(simd, rows, panels, &mut sums);
-        }
-        for r in 0..R {
-            for p in 0..P {
-                simd.store(sums[r][p], &mut values[r * len + VALUES + panel + p].0);
-            }
-        }
-        P
-    }
-}
-
-/// Which values a register tile of queries adds.
-#[derive(Clone, Copy)]
-struct Values<'a> {
-    tiles: [&'a Tile; 2],
-    /// First of the queries.
-    first: usize,
-    /// Groups that any of them sees, and the steps of the last one that hold anything.
-    seen: usize,
-    last_steps: usize,
-}
-
-/// Prepares the probabilities of a tile.
-#[inline(always)]
-fn prepare<S: Bf16, E: Element<S>>(simd: S, probabilities: &[S::V; GROUPS], words: &mut [u32]) {
-    let mut lanes = [0.0; TILE];
-    for (lanes, p) in lanes.as_chunks_mut().0.iter_mut().zip(probabilities) {
-        simd.store(*p, lanes);
-    }
-    E::prepare(simd, &lanes, words);
 }
 
 /// The splits that any query of the unit sees.

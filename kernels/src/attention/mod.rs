@@ -5,6 +5,9 @@
 //! row in the middle of a prompt have the same bits, and so have one thread that takes all splits and many that take one each.
 
 mod attend;
+mod bytes;
+mod floats;
+mod held;
 mod plan;
 mod products;
 mod softmax;
@@ -13,7 +16,8 @@ mod view;
 use crate::disjoint::Disjoint;
 use crate::tile::TileRows;
 use crate::{Isa, KvCache, Machine};
-use attend::{Attend, JoinSplits, PROBABILITY_WORDS, QUERY_WORDS, Target, visible_splits};
+use attend::{Attend, JoinSplits, Target, visible_splits};
+use held::{PROBABILITY_WORDS, QUERY_WORDS};
 use plan::{MOST_QUERIES, Piece, Plan, QueryShape, Unit};
 use softmax::{Lanes, VALUES};
 use std::ops::Range;
@@ -107,7 +111,8 @@ impl Tasks {
 }
 
 /// `out[row] = softmax(scale * q · kᵀ) · v` per head; out is `[rows, heads * head_dim]`. `segment(i)` for `i` below
-/// `segments` gives the sequences. With `Format::Bf16` queries and probabilities are rounded to bf16 before they are multiplied.
+/// `segments` gives the sequences. With `Format::Bf16` queries and probabilities are rounded to bf16 before they are multiplied, with
+/// `Format::Int8` to fifteen bits.
 ///
 /// # Panics
 /// When shapes do not fit together, a block lies outside the cache, or heads are wider than `MAX_HEAD_DIM`.

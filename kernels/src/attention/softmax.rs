@@ -3,9 +3,9 @@
 //!
 //! Scores and references are powers of two: `scale * log2(e) * q · k`.
 
+use super::held::Held;
 use crate::aligned::LANES;
-use crate::exp::exp2;
-use crate::simd::Simd;
+use crate::simd::{Int8, Simd};
 
 /// Groups of sixteen positions per tile.
 pub(super) const GROUPS: usize = 4;
@@ -43,7 +43,7 @@ pub(super) fn clear(sums: &mut Sums) {
 /// The probabilities of a tile's scores, relative to the query's reference score; adds them to its total. Those of minus infinity are
 /// zeros.
 #[inline(always)]
-pub(super) fn update<S: Simd, const DEGREE: usize>(
+pub(super) fn update<S: Int8, H: Held<S>>(
     simd: S,
     sums: &mut Sums,
     scores: &[S::V; GROUPS],
@@ -54,13 +54,13 @@ pub(super) fn update<S: Simd, const DEGREE: usize>(
     }
     let limit = simd.splat(sums[REFERENCE].0[0] + SLACK);
     if simd.any_less(limit, top) {
-        move_reference::<S, DEGREE>(simd, sums, simd.highest(top));
+        move_reference::<S, H>(simd, sums, simd.highest(top));
     }
     let reference = simd.splat(zero_if_none(sums[REFERENCE].0[0]));
     let mut total = simd.load(&sums[TOTAL].0);
     let mut probabilities = *scores;
     for p in &mut probabilities {
-        *p = exp2::<S, DEGREE>(simd, simd.sub(*p, reference));
+        *p = H::exp2(simd, simd.sub(*p, reference));
         total = simd.add(total, *p);
     }
     simd.store(total, &mut sums[TOTAL].0);
@@ -78,10 +78,10 @@ fn zero_if_none(reference: f32) -> f32 {
 }
 
 #[inline(always)]
-fn move_reference<S: Simd, const DEGREE: usize>(simd: S, sums: &mut Sums, to: f32) {
+fn move_reference<S: Int8, H: Held<S>>(simd: S, sums: &mut Sums, to: f32) {
     let from = sums[REFERENCE].0[0];
     if from != f32::NEG_INFINITY {
-        let factor = exp2::<S, DEGREE>(simd, simd.splat(from - to));
+        let factor = H::exp2(simd, simd.splat(from - to));
         for lanes in &mut sums[TOTAL..] {
             simd.store(simd.mul(simd.load(&lanes.0), factor), &mut lanes.0);
         }
@@ -91,7 +91,7 @@ fn move_reference<S: Simd, const DEGREE: usize>(simd: S, sums: &mut Sums, to: f3
 
 /// Adds the sums of later positions, `more`, to those of earlier ones.
 #[inline(always)]
-pub(super) fn join<S: Simd, const DEGREE: usize>(simd: S, sums: &mut Sums, more: &Sums) {
+pub(super) fn join<S: Int8, H: Held<S>>(simd: S, sums: &mut Sums, more: &Sums) {
     let (before, later) = (sums[REFERENCE].0[0], more[REFERENCE].0[0]);
     // Nothing but NaN has no reference either, and must spread.
     if later == f32::NEG_INFINITY && simd.sum(simd.load(&more[TOTAL].0)) == 0.0 {
@@ -102,8 +102,8 @@ pub(super) fn join<S: Simd, const DEGREE: usize>(simd: S, sums: &mut Sums, more:
         return;
     }
     let reference = if later > before { later } else { before };
-    let ours = exp2::<S, DEGREE>(simd, simd.splat(before - reference));
-    let theirs = exp2::<S, DEGREE>(simd, simd.splat(later - reference));
+    let ours = H::exp2(simd, simd.splat(before - reference));
+    let theirs = H::exp2(simd, simd.splat(later - reference));
     for (lanes, more) in sums[TOTAL..].iter_mut().zip(&more[TOTAL..]) {
         let more = simd.mul(simd.load(&more.0), theirs);
         let joined = simd.mul_add(simd.load(&lanes.0), ours, more);

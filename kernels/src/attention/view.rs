@@ -23,9 +23,10 @@ pub(super) struct View<'a> {
 pub(super) struct Group {
     pub first_position: usize,
     pub positions: usize,
-    /// Lines of the cache where its keys start, and its part of the first panel of values. Of a group that no query sees: those of
-    /// the last seen one.
+    /// Lines of the cache where its keys start (`kv::GroupLines`), the scales of its values and its part of the first panel of values.
+    /// Of a group that no query sees: those of the last seen one.
     pub keys: usize,
+    pub value_scales: usize,
     pub values: usize,
 }
 
@@ -95,9 +96,10 @@ impl View<'_> {
             let head = self
                 .cache
                 .head_start(self.query.layer, block, self.unit.kv_head);
-            let inner = stored % shape.groups();
-            at.keys = head + inner * self.cache.key_steps();
-            at.values = head + self.cache.key_lines() + inner * self.cache.group_steps();
+            let lines = self.cache.group_lines(stored % shape.groups());
+            at.keys = head + lines.keys;
+            at.value_scales = head + lines.value_scales;
+            at.values = head + lines.values;
         }
         Tile {
             groups,

@@ -3,7 +3,7 @@
 
 use super::to_half;
 use crate::aligned::LANES;
-use crate::simd::{Int8, Kernel};
+use crate::simd::{Int8, Kernel, ROUND};
 use half::f16;
 
 /// Numbers of a group.
@@ -15,8 +15,6 @@ const TOP: f32 = 15.0;
 const STEPS: [f32; 12] = [
     12.0, 13.0, 13.5, 14.0, 14.25, 14.5, 14.75, 15.0, 15.25, 15.5, 15.75, 16.0,
 ];
-/// Added and taken away again, it rounds to a whole number, ties to even.
-const ROUND: f32 = 1.5 * (1 << 23) as f32;
 
 /// Sixteen rounded groups.
 #[derive(Clone, Copy)]

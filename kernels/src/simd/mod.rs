@@ -13,6 +13,10 @@ pub(crate) mod portable;
 
 use crate::aligned::{LANES, Line};
 
+/// 1.5 * 2^23: added to a number below 2^22 it rounds it to a whole one, ties to even, which then stands in the low bits; taken away
+/// again, it leaves the whole number.
+pub(crate) const ROUND: f32 = 1.5 * (1 << 23) as f32;
+
 /// Operations on sixteen f32 lanes.
 pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// Sixteen lanes.

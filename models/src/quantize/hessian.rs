@@ -32,13 +32,14 @@ pub(super) fn gram(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ropeteam_device::{CpuDevice, CpuOptions, Precision};
+    use ropeteam_device::{CpuDevice, CpuOptions, KvPrecision, Precision};
 
     #[test]
     fn it_is_the_sum_of_products_of_inputs() {
         let x: Vec<f32> = (0..5 * 3).map(|i| (i * i % 7) as f32 - 3.0).collect();
         let mut device = CpuDevice::new(CpuOptions {
             precision: Precision::F32,
+            kv: KvPrecision::ByWeights,
             threads: 1,
         });
         let found = gram(&mut device, &x, 3).unwrap();

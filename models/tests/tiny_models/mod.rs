@@ -1,7 +1,7 @@
 //! Models on the CPU device, driven one sequence at a time, for all test files here.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
-use ropeteam_device::{ColumnMask, CpuDevice, CpuOptions, Precision};
+use ropeteam_device::{ColumnMask, CpuDevice, CpuOptions, KvPrecision, Precision};
 use ropeteam_engine::executor::StepExecutor;
 use ropeteam_engine::ids::{BlockId, SeqId, TokenId};
 use ropeteam_engine::plan::{Chunk, ChunkResult, StepOutput, StepPlan, Want};
@@ -73,6 +73,7 @@ pub fn load(path: &Path, setup: Setup) -> Result<Model, LoadError> {
     let spec = families::spec(checkpoint.config())?;
     let device = CpuDevice::new(CpuOptions {
         precision: setup.precision,
+        kv: KvPrecision::ByWeights,
         threads: setup.threads,
     });
     let options = RunnerOptions {

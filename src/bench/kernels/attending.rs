@@ -29,12 +29,23 @@ const PROMPTS: [usize; 2] = [256, 1024];
 const SEQUENCES: [usize; 2] = [1, 8];
 const CONTEXT: usize = 2048;
 
-/// Measures both.
+/// Measures both, with keys and values in each of two formats.
 ///
 /// # Errors
 /// When there is no memory.
 pub fn measure(machine: &mut Machine, show: &mut Show<'_>) -> Result<(), StartError> {
-    let mut cache = KvCache::new(SHAPE, kv::Format::Bf16).map_err(out_of_memory)?;
+    for format in [kv::Format::Bf16, kv::Format::Int8] {
+        measure_format(machine, format, show)?;
+    }
+    Ok(())
+}
+
+fn measure_format(
+    machine: &mut Machine,
+    format: kv::Format,
+    show: &mut Show<'_>,
+) -> Result<(), StartError> {
+    let mut cache = KvCache::new(SHAPE, format).map_err(out_of_memory)?;
     fill(machine, &mut cache);
     let blocks: Vec<u32> = (0..SHAPE.blocks as u32).collect();
     for rows in PROMPTS {
@@ -98,16 +109,21 @@ fn case(kind: &str, machine: &mut Machine, cache: &KvCache, segments: &[Segment<
         }
     });
     let first = segments.first().map_or(0, |segment| segment.first_position);
+    let numbers = match cache.format() {
+        kv::Format::F32 => "f32",
+        kv::Format::Bf16 => "bf16",
+        kv::Format::Int8 => "int8",
+    };
     Case {
-        kernel: format!("attention, {kind}"),
+        kernel: format!("attention, {kind}, {numbers}"),
         shape: format!("{HEADS} / {} heads, from {first}", SHAPE.kv_heads),
         rows,
         seconds: all_layers / SHAPE.layers as f64,
-        work: work(segments),
+        work: work(segments, cache.format()),
     }
 }
 
-fn work(segments: &[Segment<'_>]) -> Work {
+fn work(segments: &[Segment<'_>], format: kv::Format) -> Work {
     let (mut positions, mut pairs) = (0, 0);
     for segment in segments {
         let first = segment.first_position;
@@ -115,11 +131,18 @@ fn work(segments: &[Segment<'_>]) -> Work {
         // Each row sees those before it and itself.
         pairs += segment.rows * first + segment.rows * (segment.rows + 1) / 2;
     }
+    // Per pair two products of a head's width, with the key and of the value.
+    let operations = (4 * OUT_COLS * pairs) as f64;
+    let (arithmetic, passes) = match format {
+        kv::Format::F32 => (Arithmetic::F32, 1.0),
+        kv::Format::Bf16 => (Arithmetic::Bf16, 1.0),
+        // The high and the low bits of queries and probabilities.
+        kv::Format::Int8 => (Arithmetic::Int8, 2.0),
+    };
+    let per_position = SHAPE.block_bytes(format) as f64 / (SHAPE.layers * SHAPE.block_size) as f64;
     Work {
-        // Keys and values, in bf16.
-        bytes: (2 * 2 * SHAPE.kv_heads * SHAPE.head_dim * positions) as f64,
-        // Per pair two products of a head's width, with the key and of the value.
-        operations: (4 * OUT_COLS * pairs) as f64,
-        arithmetic: Arithmetic::Bf16,
+        bytes: per_position * positions as f64,
+        operations: passes * operations,
+        arithmetic,
     }
 }
