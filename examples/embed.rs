@@ -111,6 +111,7 @@ fn request(started: &Started, id: String, question: &str) -> anyhow::Result<Gene
         max_tokens: Some(60),
         logprobs: None,
         prompt_logprobs: None,
+        pooling: None,
         skip_special_tokens: true,
         cache_salt: String::new(),
         tenant: String::new(),

@@ -88,11 +88,13 @@ pub struct Started {
     pub prompt_logprobs: Option<Vec<PromptLogprob>>,
 }
 
-/// Log-probability of one prompt token; both fields are empty for the first token.
+/// Log-probability of one prompt token; all is empty for the first token.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PromptLogprob {
     /// Natural log under the model's unmodified distribution.
     pub logprob: Option<f32>,
+    /// How many tokens are at least as likely in its place, itself included: 1 for the best.
+    pub rank: Option<u32>,
     /// The best tokens in its place, best first.
     pub top: Vec<(TokenId, f32)>,
 }
@@ -134,6 +136,8 @@ pub struct DoneEvent {
     pub reason: FinishReason,
     /// What it used.
     pub usage: Usage,
+    /// The vector of the prompt, not normalised, when the request asked for one.
+    pub embedding: Option<Vec<f32>>,
 }
 
 /// Token counts and times of one choice.

@@ -88,6 +88,7 @@ fn work(seq: u64, len: u32) -> Work {
         max_tokens: 4000,
         logprobs: None,
         prompt_logprobs: None,
+        pooling: None,
         cache_salt: 0,
         tenant: "".into(),
         priority: 0,

@@ -58,6 +58,8 @@ pub enum Want {
     AllArgmax,
     /// The logits rows after every token of the chunk.
     AllLogits,
+    /// What the head would be given after every token of the chunk: the last layer's output, normed.
+    Hidden,
 }
 
 /// What a step brought, in the order of the plan's chunks.
@@ -71,6 +73,8 @@ pub struct StepOutput {
     pub logits: Vec<f32>,
     /// Columns of `logits`. Columns without a token in the tokenizer hold minus infinity.
     pub vocab: usize,
+    /// Hidden rows, row-major, f32, all of the model's width; `ChunkResult::Hidden` points into it.
+    pub hidden: Vec<f32>,
 }
 
 /// What a chunk got.
@@ -94,6 +98,13 @@ pub enum ChunkResult {
         /// How many rows.
         count: usize,
     },
+    /// `len` numbers of `StepOutput::hidden` from `first` on: one row per token of the chunk.
+    Hidden {
+        /// Index of the first number.
+        first: usize,
+        /// How many numbers.
+        len: usize,
+    },
 }
 
 impl StepOutput {
@@ -102,6 +113,7 @@ impl StepOutput {
         self.results.clear();
         self.best.clear();
         self.logits.clear();
+        self.hidden.clear();
         self.vocab = vocab;
     }
 

@@ -4,6 +4,7 @@
 use crate::constraint::Constraint;
 use crate::ids::TokenId;
 use crate::sampling::SamplingParams;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,6 +31,8 @@ pub struct GenerateRequest {
     pub logprobs: Option<u32>,
     /// The same for the tokens of the prompt.
     pub prompt_logprobs: Option<u32>,
+    /// Give one vector of the prompt and generate nothing.
+    pub pooling: Option<Pooling>,
     /// Leave special tokens (end of turn and the like) out of the text.
     pub skip_special_tokens: bool,
     /// Separates prefix-cache users who must not see each other's timing; empty: shared by all.
@@ -64,6 +67,15 @@ fn scattered(seed: u64, choice: u32) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ (x >> 31)
+}
+
+/// How the hidden states of a prompt's tokens become one vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Pooling {
+    /// Their mean.
+    Mean,
+    /// That of the last token.
+    Last,
 }
 
 /// The prompt as the dialect gave it.
@@ -106,6 +118,8 @@ pub enum FinishReason {
     StopString(String),
     /// `max_tokens`, the model's length limit, or the whole pool.
     Length,
+    /// The vector of the prompt is complete; there is no text.
+    Pooled,
     /// The client left or a management call ended it.
     Cancelled,
     /// Its deadline passed.

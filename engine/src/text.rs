@@ -36,6 +36,11 @@ pub trait TextCodec: Send + Sync {
     /// The token's own text (may hold U+FFFD for a token that is part of a character), `None` for an id without a token.
     fn token_text(&self, id: TokenId) -> Option<String>;
 
+    /// The token as the vocabulary writes it, which may be another form of its text; `None` for an id without a token.
+    fn token_entry(&self, id: TokenId) -> Option<String> {
+        self.token_text(id)
+    }
+
     /// The token's own bytes, also of a token that is part of a character; `None` for an id without a token.
     fn token_bytes(&self, id: TokenId) -> Option<Vec<u8>> {
         self.token_text(id).map(String::into_bytes)

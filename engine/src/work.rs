@@ -3,6 +3,7 @@
 
 use crate::constraint::{Constraint, ConstraintFailed};
 use crate::ids::{SeqId, TokenId};
+use crate::request::Pooling;
 use crate::sampling::{BadLogits, SamplingParams};
 use crate::time::Time;
 use serde::{Deserialize, Serialize};
@@ -32,6 +33,8 @@ pub struct Work {
     pub logprobs: Option<u32>,
     /// The same for prompt tokens.
     pub prompt_logprobs: Option<u32>,
+    /// What is wanted is one vector of the prompt; nothing is generated.
+    pub pooling: Option<Pooling>,
     /// Sequences with different salts never share cached blocks.
     pub cache_salt: u64,
     /// Whose sequence it is, for fairness; `""` is the common tenant.
@@ -62,11 +65,13 @@ pub struct SampledToken {
     pub top: Vec<(TokenId, f32)>,
 }
 
-/// What was asked about one prompt token. Both fields are empty for the first token: nothing comes before it.
+/// What was asked about one prompt token. All is empty for the first token: nothing comes before it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PromptTokenLogprob {
     /// Natural-log probability under the model's unmodified distribution; finite.
     pub logprob: Option<f32>,
+    /// How many tokens are at least as likely in its place, itself included: 1 for the best.
+    pub rank: Option<u32>,
     /// The best tokens in its place, best first.
     pub top: Vec<(TokenId, f32)>,
 }
@@ -78,6 +83,8 @@ pub enum DeviceFinish {
     EndId,
     /// `max_tokens`, or the device's length limit.
     Length,
+    /// The vector of the prompt is complete.
+    Pooled,
     /// The sequence's logits held NaN or no token that may be chosen. A fault of this sequence only: it would come again
     /// on another device, so it is told as a device error and not replayed.
     BadLogits,

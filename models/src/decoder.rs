@@ -70,6 +70,8 @@ pub(crate) struct StepTokens<'a> {
     pub rows: &'a Rows,
     /// Rows whose logits are wanted.
     pub wanted: &'a [u32],
+    /// Compute the hidden states of all rows, too; see [`Decoder::hidden`].
+    pub hidden: bool,
 }
 
 /// The rows that pass through what is behind an attention.
@@ -120,14 +122,54 @@ impl Decoder {
         }
         self.cache(device, last, pending, step.rows)?;
         let logits = self.buffers.logits;
+        if step.wanted.is_empty() && !step.hidden {
+            return Ok(logits);
+        }
+        self.attend(device, last, step.rows)?;
+        let mut all_done = false;
         if !step.wanted.is_empty() {
-            self.attend(device, last, step.rows)?;
             let stream = self.take_wanted(device, step)?;
+            all_done = stream.residual == self.buffers.residual;
             let result = self.behind_attention(device, last, stream)?;
             let join = self.join(result, stream.residual, self.weights.final_norm);
             device.joined_linear(join, self.weights.head, stream.rows, logits)?;
         }
+        if step.hidden {
+            self.finish_all(device, step.ids.len(), all_done)?;
+        }
         Ok(logits)
+    }
+
+    /// The hidden states of all rows of the last step that wanted them, `[rows, hidden]`: the last layer's output, normed as for the head.
+    pub fn hidden(&self) -> Act {
+        self.buffers.hidden
+    }
+
+    /// The hidden states of all rows, in `hidden`: the last layer is computed for them, unless it was for their logits (`all_done`).
+    fn finish_all(
+        &self,
+        device: &mut dyn Device,
+        rows: usize,
+        all_done: bool,
+    ) -> Result<(), DeviceError> {
+        let Buffers {
+            residual,
+            context,
+            hidden,
+            ..
+        } = self.buffers;
+        let (norm, eps) = (self.weights.final_norm, self.spec.eps);
+        if all_done {
+            return device.rms_norm(residual, norm, eps, rows, hidden);
+        }
+        let stream = Stream {
+            context,
+            residual,
+            rows,
+        };
+        let last = self.weights.layers.len() - 1;
+        let result = self.behind_attention(device, last, stream)?;
+        device.add_rms_norm(result, residual, norm, eps, rows, hidden)
     }
 
     /// Takes all rows through all layers, without logits: for a device that watches what comes by.

@@ -94,7 +94,28 @@ impl ModelRunner {
         Ok(())
     }
 
-    fn fill_results(&self, plan: &StepPlan, output: &mut StepOutput) {
+    /// Reads the hidden rows of the chunks that want them into `output`; the results of these chunks, in order.
+    fn read_hidden(
+        &mut self,
+        plan: &StepPlan,
+        output: &mut StepOutput,
+    ) -> Result<Vec<ChunkResult>, DeviceFault> {
+        let mut results = Vec::new();
+        let segments = self.step.rows.segments.iter().zip(&plan.chunks);
+        for (segment, _) in segments.filter(|(_, chunk)| chunk.want == Want::Hidden) {
+            let first = output.hidden.len();
+            let hidden = self.decoder.hidden();
+            self.device
+                .read_rows(hidden, segment.first_row, segment.rows, &mut output.hidden)
+                .map_err(fault)?;
+            let len = output.hidden.len() - first;
+            results.push(ChunkResult::Hidden { first, len });
+        }
+        Ok(results)
+    }
+
+    fn fill_results(&self, plan: &StepPlan, hidden: Vec<ChunkResult>, output: &mut StepOutput) {
+        let mut hidden = hidden.into_iter();
         let mut best = self.best.iter();
         let mut first = 0;
         for chunk in &plan.chunks {
@@ -118,6 +139,12 @@ impl ModelRunner {
                     output
                         .results
                         .push(ChunkResult::BestOfEach { first, count });
+                    continue;
+                }
+                Want::Hidden => {
+                    output
+                        .results
+                        .push(hidden.next().expect("one for each chunk"));
                     continue;
                 }
                 Want::LastLogits => 1,
@@ -156,9 +183,15 @@ impl StepExecutor for ModelRunner {
             rows,
             wanted,
             best,
+            hidden,
             ..
         } = &self.step;
-        let tokens = StepTokens { ids, rows, wanted };
+        let tokens = StepTokens {
+            ids,
+            rows,
+            wanted,
+            hidden: *hidden,
+        };
         let logits = self
             .decoder
             .forward(&mut *self.device, &tokens)
@@ -170,7 +203,8 @@ impl StepExecutor for ModelRunner {
                 .map_err(fault)?;
         }
         self.read_logits(logits, output)?;
-        self.fill_results(plan, output);
+        let hidden = self.read_hidden(plan, output)?;
+        self.fill_results(plan, hidden, output);
         Ok(())
     }
 }

@@ -25,6 +25,8 @@ pub(crate) struct StepRows {
     pub wanted: Vec<u32>,
     /// See `wanted`.
     pub best: usize,
+    /// Whether the hidden states of any row are wanted.
+    pub hidden: bool,
     /// Segments of larger steps, kept for their block tables.
     spare: Vec<Segment>,
 }
@@ -37,6 +39,7 @@ impl StepRows {
         self.rows.slots.clear();
         self.resize_segments(plan.chunks.len());
         self.wanted.clear();
+        self.hidden = false;
         for (index, chunk) in plan.chunks.iter().enumerate() {
             self.add_chunk(index, chunk, limits)?;
         }
@@ -105,12 +108,13 @@ impl StepRows {
                 Want::Argmax => self.wanted.push(last(segment)),
                 Want::AllArgmax => self.wanted.extend(segment.first_row as u32..=last(segment)),
                 Want::Nothing | Want::LastLogits | Want::AllLogits => {}
+                Want::Hidden => self.hidden = true,
             }
         }
         self.best = self.wanted.len();
         for (segment, chunk) in segments {
             match chunk.want {
-                Want::Nothing | Want::Argmax | Want::AllArgmax => {}
+                Want::Nothing | Want::Argmax | Want::AllArgmax | Want::Hidden => {}
                 Want::LastLogits => self.wanted.push(last(segment)),
                 Want::AllLogits => self.wanted.extend(segment.first_row as u32..=last(segment)),
             }

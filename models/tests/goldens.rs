@@ -4,6 +4,8 @@
 mod tiny_models;
 
 use ropeteam_device::Precision;
+use ropeteam_engine::plan::{ChunkResult, Want};
+use ropeteam_models::Checkpoint;
 use std::path::Path;
 use tiny_models::{Golden, Goldens, Setup, argmax, folder, load, nll};
 
@@ -128,6 +130,58 @@ fn check_family(name: &str) {
         check_f32(&bf16, &bf16);
         check_bf16(&bf16);
     }
+}
+
+/// The head times the hidden state of the last token is the last row of logits; and however a prompt is cut, and whoever rides along,
+/// its hidden states are the same.
+#[test]
+fn hidden_states_are_what_the_head_is_given() {
+    let path = folder("llama");
+    let mut model = load(&path, Setup::new(Precision::F32)).unwrap();
+    let checkpoint = Checkpoint::open(&path).unwrap();
+    for golden in Goldens::read(&path).prompts {
+        let count = golden.ids.len();
+        let whole = model.chunk(0, 0, &golden.ids, Want::Hidden);
+        let hidden = model.step(vec![whole]).hidden.clone();
+        let width = hidden.len() / count;
+        let vocab = golden.last_logits.len();
+        let head = checkpoint
+            .tensor("lm_head.weight", &[vocab, width])
+            .unwrap();
+        let head = floats(head.view().bytes);
+        let last = &hidden[(count - 1) * width..];
+        for (row, expected) in head.chunks_exact(width).zip(&golden.last_logits) {
+            let found: f32 = row.iter().zip(last).map(|(a, b)| a * b).sum();
+            assert!(
+                (found - expected).abs() <= LOGIT_TOLERANCE,
+                "{found} for {expected}"
+            );
+        }
+        let cut = count / 2;
+        let mut pieces = Vec::new();
+        for (start, ids) in [(0, &golden.ids[..cut]), (cut, &golden.ids[cut..])] {
+            if ids.is_empty() {
+                continue;
+            }
+            let other = model.chunk(1, 0, &golden.ids, Want::LastLogits);
+            let piece = model.chunk(0, start, ids, Want::Hidden);
+            let output = model.step(vec![other, piece]);
+            let ChunkResult::Hidden { first, len } = output.results[1] else {
+                panic!("hidden states were asked for");
+            };
+            pieces.extend_from_slice(&output.hidden[first..first + len]);
+            let row = output.row(0);
+            assert!(largest_difference(row, &golden.last_logits) <= LOGIT_TOLERANCE);
+        }
+        assert_eq!(pieces, hidden);
+    }
+}
+
+fn floats(bytes: &[u8]) -> Vec<f32> {
+    let words = bytes.chunks_exact(4);
+    words
+        .map(|word| f32::from_le_bytes([word[0], word[1], word[2], word[3]]))
+        .collect()
 }
 
 #[test]

@@ -14,7 +14,7 @@ pub struct SimCodec {
 pub const END_OF_TEXT: TokenId = TokenId(0);
 
 /// Text of `END_OF_TEXT`.
-const END_TEXT: &str = "<end>";
+pub const END_TEXT: &str = "<end>";
 
 impl Default for SimCodec {
     /// Lower-case letters and the space: short stop strings occur soon.

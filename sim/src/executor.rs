@@ -6,6 +6,9 @@ use ropeteam_engine::executor::{Capacity, DeviceFault, FaultKind, StepExecutor};
 use ropeteam_engine::ids::{BlockId, TokenId};
 use ropeteam_engine::plan::{Chunk, ChunkResult, StepOutput, StepPlan, Want};
 
+/// Width of its hidden states.
+pub const HIDDEN: u32 = 16;
+
 /// A `StepExecutor` whose model is a hash chain over the tokens. Takes no time: wrap it in
 /// [`DelayedExecutor`](crate::faults::DelayedExecutor), or let the virtual clock wait.
 pub struct SimExecutor {
@@ -40,6 +43,7 @@ impl SimExecutor {
     fn run_chunk(&mut self, chunk: &Chunk, output: &mut StepOutput) -> Result<(), DeviceFault> {
         let first_row = output.logits.len() / output.vocab;
         let first_best = output.best.len();
+        let first_hidden = output.hidden.len();
         let mut state = match chunk.start {
             0 => self.seed,
             start => self.slots[self.slot(&chunk.blocks, start as usize - 1)?],
@@ -56,6 +60,7 @@ impl SimExecutor {
             match chunk.want {
                 Want::AllLogits => push_row(state, output),
                 Want::AllArgmax => output.best.push(Some(best(state, self.capacity.vocab))),
+                Want::Hidden => output.hidden.extend((0..HIDDEN).map(|i| logit(state, i))),
                 Want::Nothing | Want::Argmax | Want::LastLogits => {}
             }
         }
@@ -72,6 +77,10 @@ impl SimExecutor {
             Want::AllArgmax => ChunkResult::BestOfEach {
                 first: first_best,
                 count: chunk.tokens.len(),
+            },
+            Want::Hidden => ChunkResult::Hidden {
+                first: first_hidden,
+                len: output.hidden.len() - first_hidden,
             },
             Want::AllLogits => ChunkResult::Logits {
                 first: first_row,

@@ -4,7 +4,7 @@ mod world;
 
 use ropeteam_actors::generation::GenerateEvent;
 use ropeteam_engine::ids::DeviceId;
-use ropeteam_engine::request::{FinishReason, GenerateRequest, StopRules};
+use ropeteam_engine::request::{FinishReason, GenerateRequest, Pooling, StopRules};
 use ropeteam_sim::faults::{Fault, FaultPlan};
 use std::time::Duration;
 use world::{Transcript, World, assert_all_is_free, in_virtual_time, read, request, sampled};
@@ -148,6 +148,39 @@ fn log_probabilities_of_the_prompt_are_told_once() {
             let logprobs = started.prompt_logprobs.expect("they were asked for");
             assert_eq!(logprobs.len(), started.prompt_ids.len());
         });
+    }
+}
+
+#[test]
+fn a_vector_is_the_same_after_a_death_and_a_cancelled_one_leaves_nothing() {
+    let wanted = GenerateRequest {
+        pooling: Some(Pooling::Mean),
+        max_tokens: Some(1),
+        ..request("a", &"the rope that holds ".repeat(9))
+    };
+    let vector = |faults: Vec<(u64, Fault)>| {
+        in_virtual_time(async {
+            let engine = World::new(vec![FaultPlan::new(faults)]).start().await;
+            drop(engine.generate(wanted.clone()));
+            let mut generation = engine.generate(wanted.clone());
+            while let Some(event) = generation.next_event().await {
+                if let GenerateEvent::Done(done) = event {
+                    assert_eq!(done.reason, FinishReason::Pooled);
+                    assert_all_is_free(&engine).await;
+                    return done.embedding;
+                }
+            }
+            None
+        })
+    };
+    let expected = vector(vec![]);
+    assert!(expected.as_ref().is_some_and(|vector| vector.len() == 16));
+    for step in 0..4 {
+        assert_eq!(
+            vector(vec![(step, Fault::Panic)]),
+            expected,
+            "at step {step}"
+        );
     }
 }
 

@@ -60,6 +60,7 @@ impl AnswerArgs {
             max_tokens: Some(self.max_tokens),
             logprobs: None,
             prompt_logprobs: None,
+            pooling: None,
             skip_special_tokens: true,
             cache_salt: String::new(),
             tenant: String::new(),

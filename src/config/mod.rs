@@ -17,8 +17,8 @@ pub use kind::{Kind, MemoryBudget};
 pub use mindie::Note;
 pub use options::{
     Config, DebugConfig, DebugFault, Dtype, Isolation, KvDtype, LogFormat, LogLevel, LogRequests,
-    ModelConfig, NOT_OFFERED, OPTIONS, OptionSpec, Quantize, ReasoningParser, ServerConfig,
-    SimulatedTime, Speculate, TgiVersion, ToolParser,
+    ModelConfig, NOT_OFFERED, OPTIONS, OptionSpec, PoolingChoice, Quantize, ReasoningParser,
+    ServerConfig, SimulatedTime, Speculate, TgiVersion, ToolParser,
 };
 pub use origin::Origin;
 pub use resolve::{Inputs, Resolved, Setting, resolve};

@@ -166,6 +166,8 @@ options! {
         generation_config: bool = Switch => On(true);
         /// Chat template to use in place of the model's own, a Jinja file.
         chat_template: Option<PathBuf> = Or("model", &Path) => Null;
+        /// How the hidden states of a text become its embedding: mean (of all tokens), or last (that of the last token).
+        pooling: PoolingChoice = Choice(&["mean", "last"]) => Word("mean");
         /// How the model writes calls of tools: auto (by its chat template), off (they stay text), or one of the formats.
         tool_parser: ToolParser = Choice(&["auto", "off", "hermes", "llama3", "mistral", "glm4", "json"]) => Word("auto");
         /// How the model marks its thoughts: auto (by its chat template), off (they stay text), qwen3 and glm (it may begin with
@@ -209,6 +211,10 @@ options! {
         /// Whose form of TGI's dialect is spoken where they differ: 0.9.4, 3 (defaults, /info and further fields of TGI 2 and 3), or mindie
         /// (its fields, errors and /info).
         tgi_version: TgiVersion = Choice(&["0.9.4", "3", "mindie"]) => Word("0.9.4");
+        /// Refuse request fields that no dialect knows; off: the header x-ropeteam-ignored-fields of the answer names them.
+        strict: bool = Switch => On(false);
+        /// Take the chat template that a request brings (chat_template): a program of the client's.
+        trust_request_chat_template: bool = Switch => On(false);
         /// Most requests that wait for a place; more are refused at once with 429.
         max_queue: usize = Int(1, 1_000_000) => Number(256);
         /// Longest wait in the queue, in ms; none: as long as the request may take.
@@ -280,6 +286,16 @@ pub enum Dtype {
     F32,
     /// bf16 with f32 accumulation.
     Bf16,
+}
+
+/// How hidden states become an embedding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PoolingChoice {
+    /// Their mean.
+    Mean,
+    /// That of the last token.
+    Last,
 }
 
 /// How a model writes calls of tools.

@@ -3,7 +3,7 @@
 
 use super::refusal::{Kind, Refusal};
 use futures_util::{Stream, StreamExt};
-use ropeteam_actors::generation::{GenerateEvent, Started, TokenOut, Usage};
+use ropeteam_actors::generation::{DoneEvent, GenerateEvent, Started, TokenOut, Usage};
 use ropeteam_engine::request::FinishReason;
 
 /// A request's whole result.
@@ -26,6 +26,8 @@ pub struct Choice {
     pub reason: FinishReason,
     /// What it used.
     pub usage: Usage,
+    /// The vector of the prompt, when one was asked for.
+    pub embedding: Option<Vec<f32>>,
 }
 
 impl Choice {
@@ -41,7 +43,7 @@ impl Choice {
 struct Growing {
     text: String,
     tokens: Vec<TokenOut>,
-    end: Option<(FinishReason, Usage)>,
+    end: Option<DoneEvent>,
 }
 
 /// Waits until all `choices` have ended.
@@ -71,7 +73,7 @@ where
                 }
                 if let Some(choice) = growing.get_mut(event.choice as usize) {
                     choice.text.push_str(&event.text);
-                    choice.end = Some((event.reason, event.usage));
+                    choice.end = Some(event);
                     open -= 1;
                 }
             }
@@ -90,12 +92,13 @@ where
 }
 
 fn finished(choice: Growing) -> Option<Choice> {
-    let (reason, usage) = choice.end?;
+    let end = choice.end?;
     Some(Choice {
         text: choice.text,
         tokens: choice.tokens,
-        reason,
-        usage,
+        reason: end.reason,
+        usage: end.usage,
+        embedding: end.embedding,
     })
 }
 
@@ -114,6 +117,7 @@ pub fn finish_word(reason: &FinishReason) -> &'static str {
         FinishReason::StopToken(_) => "stop_token",
         FinishReason::StopString(_) => "stop_string",
         FinishReason::Length => "length",
+        FinishReason::Pooled => "pooled",
         FinishReason::Cancelled => "cancelled",
         FinishReason::Timeout => "timeout",
         FinishReason::DeviceError => "device_error",

@@ -12,7 +12,6 @@ use super::state::{AppState, Serving};
 use super::tgi::{Generated, StreamParts, TgiFrames, Version};
 use super::{body, request_id, submit};
 use actix_web::guard::GuardContext;
-use actix_web::http::header::{HeaderName, HeaderValue};
 use actix_web::web::{BytesMut, Data, Payload, Query};
 use actix_web::{HttpRequest, HttpResponse};
 use ropeteam_actors::generation::GenerateEvent;
@@ -143,6 +142,7 @@ fn engine_request(
         max_tokens: Some(wish.max_tokens),
         logprobs: wish.logprobs,
         prompt_logprobs: None,
+        pooling: None,
         skip_special_tokens: true,
         cache_salt: String::new(),
         tenant,
@@ -166,7 +166,7 @@ async fn inference(
     } = parse::<InferenceRequest>(&bytes)?;
     log.prompt(|| asked.prompt.clone());
     let temperature = checked_temperature(asked.temperature, GENERATE_TEMPERATURE)?;
-    let ignored = submit::ignored_header(&ignored);
+    let ignored = submit::ignored_header(state, &ignored)?;
     let wish = Wish {
         prompt: asked.prompt.clone(),
         max_tokens: asked.max_new_tokens.unwrap_or(GENERATE_MAX_NEW_TOKENS),
@@ -220,6 +220,7 @@ async fn stream_by_query(
     let tenant = state.keys.tenant(request)?;
     let serving = state.serving()?;
     let query = prompt_query(request)?;
+    let ignored = unknown_in_query(request, state)?;
     log.prompt(|| query.prompt.clone());
     let max_tokens = query.max_tokens.unwrap_or(STREAM_MAX_TOKENS);
     let temperature = checked_temperature(query.temperature, 0.0)?;
@@ -249,7 +250,7 @@ async fn stream_by_query(
     let generate = engine_request(request, tenant, wish)?;
     let running = submit::start(serving, vec![generate], log.take());
     let keep_alive = submit::keep_alive(state, serving);
-    sse::respond(running, frames, keep_alive, unknown_in_query(request)).await
+    sse::respond(running, frames, keep_alive, ignored).await
 }
 
 async fn whole_by_query(
@@ -260,6 +261,7 @@ async fn whole_by_query(
     let tenant = state.keys.tenant(request)?;
     let serving = state.serving()?;
     let query = prompt_query(request)?;
+    let ignored = unknown_in_query(request, state)?;
     log.prompt(|| query.prompt.clone());
     let wish = Wish {
         prompt: query.prompt,
@@ -276,7 +278,7 @@ async fn whole_by_query(
     let mut answers = submit::answers(serving, vec![generate], log).await?;
     let choice = answers.pop().and_then(|mut answer| answer.choices.pop());
     let choice = choice.ok_or_else(super::answer::incomplete)?;
-    Ok(submit::ok(unknown_in_query(request)).json(Generated::text(choice.text)))
+    Ok(submit::ok(ignored).json(Generated::text(choice.text)))
 }
 
 fn prompt_query(request: &HttpRequest) -> Result<PromptQuery, Refusal> {
@@ -294,10 +296,13 @@ fn pairs(query: &str) -> Vec<(String, String)> {
 }
 
 /// The header that names the query's parameters that nobody knows.
-fn unknown_in_query(request: &HttpRequest) -> Option<(HeaderName, HeaderValue)> {
+fn unknown_in_query(
+    request: &HttpRequest,
+    state: &AppState,
+) -> Result<Option<submit::Header>, Refusal> {
     let names = pairs(request.query_string()).into_iter().map(|pair| pair.0);
     let unknown = names.filter(|name| !QUERY_NAMES.contains(&name.as_str()));
-    submit::ignored_header(&unknown.collect::<Vec<_>>())
+    submit::ignored_header(state, &unknown.collect::<Vec<_>>())
 }
 
 /// Text chunks as events, or bare.

@@ -70,6 +70,7 @@ pub async fn one_token(serving: &Serving, within: Duration) -> Result<(), Refusa
         max_tokens: Some(1),
         logprobs: None,
         prompt_logprobs: None,
+        pooling: None,
         skip_special_tokens: true,
         cache_salt: String::new(),
         tenant: String::new(),

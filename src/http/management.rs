@@ -59,6 +59,31 @@ pub async fn live(state: Data<AppState>) -> HttpResponse {
 }
 
 #[derive(Serialize)]
+struct Version {
+    version: &'static str,
+}
+
+/// Answers `GET /version`.
+pub async fn version() -> HttpResponse {
+    HttpResponse::Ok().json(Version {
+        version: env!("CARGO_PKG_VERSION"),
+    })
+}
+
+#[derive(Serialize)]
+struct ServerLoad {
+    server_load: usize,
+}
+
+/// Answers `GET /load`, as vLLM does: how many requests run or wait.
+pub async fn load(state: Data<AppState>) -> HttpResponse {
+    let serving = state.serving.get();
+    HttpResponse::Ok().json(ServerLoad {
+        server_load: serving.map_or(0, |serving| serving.engine.sessions()),
+    })
+}
+
+#[derive(Serialize)]
 struct Devices<T> {
     devices: Vec<T>,
 }

@@ -7,9 +7,10 @@
 //! | `submit.rs`, `answer.rs`, `sse.rs` | the way to the engine and back, the same for all dialects |
 //! | `refusal.rs` | every failure, before a dialect gives it its shape |
 //! | `openai/`, `tgi/`, `mindie/`, `articles.rs` | the dialects: wire types stay in their own |
+//! | `openapi/` | the description of all routes, put together from a part beside each dialect, and the page that shows it |
 //! | `management.rs`, `deep_health.rs`, `metrics_page/`, `request_log.rs` | what operators read |
 //!
-//! To add a dialect, add its file and its lines in [`serving_routes`].
+//! To add a dialect, add its file, its lines in [`serving_routes`], and its description beside it (`openapi.json`).
 
 pub mod answer;
 pub mod articles;
@@ -23,6 +24,7 @@ pub mod management;
 pub mod metrics_page;
 pub mod mindie;
 pub mod openai;
+pub mod openapi;
 pub mod probe;
 pub mod refusal;
 pub mod request_id;
@@ -58,6 +60,7 @@ pub fn serving_routes(routes: &mut ServiceConfig) {
                 .route(web::post().to(openai::chat::route)),
         )
         .service(post("/v1/completions", openai::completions::route))
+        .service(post("/v1/embeddings", openai::embeddings::route))
         .service(get("/v1/models", openai::models::list))
         .service(get("/v1/models/{id:.+}", openai::models::one))
         .service(
@@ -71,10 +74,19 @@ pub fn serving_routes(routes: &mut ServiceConfig) {
         .service(post("/tokenize", tgi::tokenize::route))
         .service(post("/chat_tokenize", tgi::chat_tokenize::route))
         .service(get("/info", tgi::info::route))
-        .service(get("/ping", management::health))
+        .service(post("/detokenize", openai::tokenize::detokenize))
+        .service(get("/tokenizer_info", openai::tokenize::info))
+        .service(
+            resource("/ping", "GET, HEAD, POST")
+                .route(read().to(management::health))
+                .route(web::post().to(management::health)),
+        )
+        .service(get("/version", management::version))
+        .service(get("/load", management::load))
         .configure(mindie_routes)
         .service(post("/v1/generate", articles::generate))
         .service(get("/v1/stream", articles::stream))
+        .service(get("/api-doc/openapi.json", openapi::serving))
         .configure(shared_routes);
 }
 
@@ -147,6 +159,7 @@ pub fn management_routes(routes: &mut ServiceConfig) {
         .service(get("/v1/devices", management::devices))
         .service(post("/v1/devices/{id}/restart", management::restart))
         .service(get("/v1/status", management::status))
+        .service(get("/api-doc/openapi.json", openapi::management))
         .service(get("/metrics", metrics_page::with_bare_names))
         .configure(mindie_management_routes)
         .configure(shared_routes);
@@ -160,6 +173,7 @@ fn shared_routes(routes: &mut ServiceConfig) {
         .service(get("/v2/health/live", mindie::health::live))
         .service(get("/v2/health/ready", mindie::health::ready))
         .service(get("/metrics", metrics_page::route))
+        .service(get("/docs", openapi::page))
         .default_service(web::to(no_such_route));
 }
 
@@ -188,6 +202,8 @@ fn read() -> actix_web::Route {
 
 /// A resource that answers other methods than `allowed` with 405.
 fn resource(path: &str, allowed: &'static str) -> Resource {
+    #[cfg(test)]
+    openapi::tests::note_route(path, allowed);
     web::resource(path).default_service(web::to(move |request: HttpRequest| async move {
         let mut response = match *request.method() {
             Method::OPTIONS => HttpResponse::NoContent().finish(),

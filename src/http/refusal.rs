@@ -165,7 +165,8 @@ impl Refusal {
             FinishReason::EndOfText(_)
             | FinishReason::StopToken(_)
             | FinishReason::StopString(_)
-            | FinishReason::Length => return None,
+            | FinishReason::Length
+            | FinishReason::Pooled => return None,
             FinishReason::Cancelled => (
                 Kind::Cancelled,
                 "the request was cancelled: its client does not read fast enough",

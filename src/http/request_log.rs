@@ -108,6 +108,11 @@ impl LogLine {
         std::mem::replace(self, inert)
     }
 
+    /// The request has that name.
+    pub fn named(&mut self, id: &str) {
+        id.clone_into(&mut self.line.id);
+    }
+
     /// When the request came in.
     pub fn arrived(&self) -> Instant {
         self.arrived

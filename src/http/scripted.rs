@@ -47,6 +47,7 @@ pub fn done(choice: u32, text: &str, reason: FinishReason) -> GenerateEvent {
         text: text.to_owned(),
         reason,
         usage: usage(),
+        embedding: None,
     })
 }
 

@@ -13,9 +13,10 @@ use super::tgi::Version;
 use super::wall_clock::unix_seconds;
 use metrics_exporter_prometheus::PrometheusHandle;
 use ropeteam_actors::Engine;
+use ropeteam_engine::request::Pooling;
 use ropeteam_engine::sampling::SamplingParams;
 use ropeteam_engine::text::TextCodec;
-use ropeteam_models::text::ChatTemplate;
+use ropeteam_models::text::{ChatTemplate, SpecialTokens};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
@@ -62,8 +63,12 @@ pub struct Serving {
     pub text: Arc<dyn TextCodec>,
     /// Its chat template, or why there is none that can be used.
     pub chat: Result<Arc<ChatTemplate>, String>,
+    /// Its named tokens.
+    pub special: SpecialTokens,
     /// How the model writes thoughts and calls of tools.
     pub answers: AnswerForm,
+    /// How hidden states become embeddings.
+    pub pooling: Pooling,
     /// Compiles what answers must obey.
     pub grammars: GrammarDesk,
     /// What it is called and what it is.
@@ -91,6 +96,8 @@ pub struct ModelCard {
     pub max_input_len: u32,
     /// Most tokens of an output.
     pub max_output_len: u32,
+    /// Width of its hidden states.
+    pub hidden_size: u32,
 }
 
 impl ModelCard {
@@ -119,6 +126,10 @@ pub struct Limits {
     pub max_prefill_batch_size: u32,
     /// Most prompt tokens that one step prefills; only told.
     pub max_prefill_tokens: u32,
+    /// Refuse fields that nobody knows; else a header of the answer names them.
+    pub strict: bool,
+    /// A chat request may bring its own template.
+    pub own_chat_templates: bool,
 }
 
 impl Default for Limits {
@@ -132,6 +143,8 @@ impl Default for Limits {
             max_stop_sequences: 4,
             max_prefill_batch_size: 32,
             max_prefill_tokens: 1024,
+            strict: false,
+            own_chat_templates: false,
         }
     }
 }

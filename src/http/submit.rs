@@ -7,8 +7,7 @@ use super::sse::{KeepAlive, Running, TaggedEvents};
 use super::state::{AppState, Serving};
 use actix_web::http::header::{HeaderName, HeaderValue};
 use actix_web::{HttpResponse, HttpResponseBuilder};
-use futures_util::stream::FuturesUnordered;
-use futures_util::{StreamExt, TryStreamExt};
+use futures_util::{StreamExt, TryStreamExt, stream};
 use ropeteam_actors::generation::GenerateEvent;
 use ropeteam_engine::request::GenerateRequest;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,6 +42,20 @@ pub async fn answers(
     requests: Vec<GenerateRequest>,
     log: &mut LogLine,
 ) -> Result<Vec<Answer>, Refusal> {
+    let at_once = requests.len();
+    answers_in_turn(serving, requests, at_once, log).await
+}
+
+/// The same, of which only so many run or wait `at_once`.
+///
+/// # Errors
+/// The first refusal or failure.
+pub async fn answers_in_turn(
+    serving: &Serving,
+    requests: Vec<GenerateRequest>,
+    at_once: usize,
+    log: &mut LogLine,
+) -> Result<Vec<Answer>, Refusal> {
     let running = requests.into_iter().enumerate().map(|(prompt, request)| {
         let choices = request.choices;
         let events = serving.engine.generate(request);
@@ -53,7 +66,7 @@ pub async fn answers(
         }
     });
     // Unordered, so that a failure is heard at once, whichever prompt it hits.
-    let running: FuturesUnordered<_> = running.collect();
+    let running = stream::iter(running).buffer_unordered(at_once.max(1));
     let mut answers: Vec<(usize, Answer)> = running.try_collect().await?;
     answers.sort_by_key(|(prompt, _)| *prompt);
     let answers: Vec<Answer> = answers.into_iter().map(|(_, answer)| answer).collect();
@@ -102,17 +115,30 @@ pub fn engine_id(request_id: &str) -> String {
     format!("{request_id}.{}", COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
+/// A header of an answer.
+pub type Header = (HeaderName, HeaderValue);
+
 /// The response header that names request fields which nobody knows; none when there are none.
-pub fn ignored_header(unknown: &[String]) -> Option<(HeaderName, HeaderValue)> {
-    if !unknown.is_empty() {
-        tracing::debug!(fields = ?unknown, "request fields that are not understood");
+///
+/// # Errors
+/// Where the server is strict: the first of those fields.
+pub fn ignored_header(state: &AppState, unknown: &[String]) -> Result<Option<Header>, Refusal> {
+    let Some(first) = unknown.first() else {
+        return Ok(None);
+    };
+    if state.limits.strict {
+        return Err(Refusal::invalid(
+            first.as_str(),
+            format!("`{first}` is no field that this server knows, and it is set to be strict"),
+        ));
     }
-    let value = HeaderValue::from_str(&header_list(unknown)?).ok()?;
-    Some((IGNORED_FIELDS, value))
+    tracing::debug!(fields = ?unknown, "request fields that are not understood");
+    let value = header_list(unknown).and_then(|list| HeaderValue::from_str(&list).ok());
+    Ok(value.map(|value| (IGNORED_FIELDS, value)))
 }
 
 /// The beginning of a whole answer: 200, and the header that names what was ignored.
-pub fn ok(ignored: Option<(HeaderName, HeaderValue)>) -> HttpResponseBuilder {
+pub fn ok(ignored: Option<Header>) -> HttpResponseBuilder {
     let mut response = HttpResponse::Ok();
     if let Some(pair) = ignored {
         response.insert_header(pair);

@@ -59,7 +59,9 @@ pub fn announce(state: &AppState, started: Started) {
         engine,
         text,
         chat,
+        special,
         answers,
+        pooling,
         grammars,
         model,
         defaults,
@@ -70,7 +72,9 @@ pub fn announce(state: &AppState, started: Started) {
         engine,
         text,
         chat,
+        special,
         answers,
+        pooling,
         grammars: GrammarDesk::new(grammars),
         model,
         defaults,
@@ -125,6 +129,8 @@ fn limits(config: &Config) -> Limits {
         },
         max_prefill_batch_size: model.max_prefill_batch_size,
         max_prefill_tokens: model.max_prefill_tokens,
+        strict: server.strict,
+        own_chat_templates: server.trust_request_chat_template,
         ..Limits::default()
     }
 }

@@ -12,18 +12,19 @@ mod simulated;
 pub mod sizing;
 mod texts;
 
-use crate::config::{Config, Speculate};
+use crate::config::{Config, PoolingChoice, Speculate};
 use crate::http::chat_parts::AnswerForm;
 use crate::http::state::ModelCard;
 use crate::start_error::StartError;
 use ropeteam_actors::{Engine, EngineConfig, EngineParts};
 use ropeteam_engine::batching::{BatchLimits, SelectBatch};
 use ropeteam_engine::executor::{DeviceFault, FaultKind};
+use ropeteam_engine::request::Pooling;
 use ropeteam_engine::sampling::SamplingParams;
 use ropeteam_engine::supervision::RestartPolicy;
 use ropeteam_engine::text::TextCodec;
 use ropeteam_models::grammar::Grammars;
-use ropeteam_models::text::ChatTemplate;
+use ropeteam_models::text::{ChatTemplate, SpecialTokens};
 use sizing::Sizes;
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,6 +40,8 @@ pub struct Loaded {
     pub parts: EngineParts,
     /// Its chat template, or why there is none that can be used.
     pub chat: Result<Arc<ChatTemplate>, String>,
+    /// Its named tokens.
+    pub special: SpecialTokens,
     /// What it is called and what it is.
     pub model: ModelCard,
     /// Sampling values where a request names none.
@@ -70,8 +73,12 @@ pub struct Started {
     pub text: Arc<dyn TextCodec>,
     /// Its chat template, or why there is none that can be used.
     pub chat: Result<Arc<ChatTemplate>, String>,
+    /// Its named tokens.
+    pub special: SpecialTokens,
     /// How the model writes thoughts and calls of tools.
     pub answers: AnswerForm,
+    /// How hidden states become embeddings.
+    pub pooling: Pooling,
     /// Compiles what answers must obey.
     pub grammars: Grammars,
     /// What it is called and what it is.
@@ -122,6 +129,7 @@ async fn start_engine(config: &Config, loaded: Loaded) -> Result<Started, StartE
     engine.first_life().await.map_err(first_failure)?;
     let Loaded {
         chat,
+        special,
         model,
         defaults,
         footprint,
@@ -132,6 +140,11 @@ async fn start_engine(config: &Config, loaded: Loaded) -> Result<Started, StartE
         text,
         answers: answers::form(&config.model_config, chat.as_deref().ok()),
         chat,
+        special,
+        pooling: match config.model_config.pooling {
+            PoolingChoice::Mean => Pooling::Mean,
+            PoolingChoice::Last => Pooling::Last,
+        },
         grammars,
         model,
         defaults,

@@ -60,6 +60,7 @@ pub fn load(config: &Config) -> Result<Loaded, StartError> {
             devices,
         },
         chat: texts.chat,
+        special: texts.special,
         model: ModelCard {
             names: vec![model.served_name.clone().unwrap_or_else(|| name.clone())],
             root: name,
@@ -69,6 +70,7 @@ pub fn load(config: &Config) -> Result<Loaded, StartError> {
             max_model_len: sizes.max_model_len,
             max_input_len: max_input_len(model, sizes.max_model_len),
             max_output_len: max_output_len(model, sizes.max_model_len),
+            hidden_size: info.hidden_size,
         },
         defaults: match model.generation_config {
             true => defaults::sampling(&info.sampling)?,

@@ -12,7 +12,8 @@ use ropeteam_engine::executor::Capacity;
 use ropeteam_engine::sampling::SamplingParams;
 use ropeteam_engine::text::TextCodec;
 use ropeteam_models::text::{ChatTemplate, SpecialTokens};
-use ropeteam_sim::codec::{END_OF_TEXT, SimCodec};
+use ropeteam_sim::codec::{END_OF_TEXT, END_TEXT, SimCodec};
+use ropeteam_sim::executor::HIDDEN;
 use std::sync::Arc;
 
 /// What `--device` calls it.
@@ -56,6 +57,7 @@ pub fn load(config: &Config) -> Result<Loaded, StartError> {
             devices,
         },
         chat: template(),
+        special: SpecialTokens::from_pairs([("eos_token", END_TEXT)]),
         model: ModelCard {
             names: vec![model.served_name.clone().unwrap_or_else(|| NAME.to_owned())],
             root: NAME.to_owned(),
@@ -65,6 +67,7 @@ pub fn load(config: &Config) -> Result<Loaded, StartError> {
             max_model_len: sizes.max_model_len,
             max_input_len: max_input_len(&config.model_config, sizes.max_model_len),
             max_output_len: max_output_len(&config.model_config, sizes.max_model_len),
+            hidden_size: HIDDEN,
         },
         defaults: SamplingParams::default(),
         footprint: Footprint {

@@ -17,6 +17,8 @@ pub struct Texts {
     pub codec: Codec,
     /// Its chat template, or why there is none that can be used. That is told to who asks for a chat: the rest works without.
     pub chat: Result<Arc<ChatTemplate>, String>,
+    /// Its named tokens.
+    pub special: SpecialTokens,
     /// Ids that end an answer, beside those of the configuration files.
     pub end_ids: Vec<TokenId>,
 }
@@ -30,9 +32,9 @@ pub fn read(checkpoint: &Checkpoint, config: &ModelConfig) -> Result<Texts, Star
         Some(metadata) => from_gguf(metadata, checkpoint.path()),
         None => from_folder(checkpoint.path()),
     };
-    let (mut texts, special) = read.map_err(|error| StartError::Model(error.to_string()))?;
+    let mut texts = read.map_err(|error| StartError::Model(error.to_string()))?;
     if let Some(file) = &config.chat_template {
-        texts.chat = Ok(Arc::new(own_template(file, &special)?));
+        texts.chat = Ok(Arc::new(own_template(file, &texts.special)?));
     }
     if let Err(problem) = &texts.chat {
         tracing::warn!(problem, "chat is not available");
@@ -55,20 +57,17 @@ pub fn codec(checkpoint: &Checkpoint) -> Result<Codec, TokenizerError> {
     }
 }
 
-fn from_folder(folder: &Path) -> Result<(Texts, SpecialTokens), TokenizerError> {
+fn from_folder(folder: &Path) -> Result<Texts, TokenizerError> {
     let special = SpecialTokens::load(folder)?;
-    let texts = Texts {
+    Ok(Texts {
         codec: Codec::from_folder(folder)?,
         chat: usable(ChatTemplate::load(folder, &special)),
+        special,
         end_ids: Vec::new(),
-    };
-    Ok((texts, special))
+    })
 }
 
-fn from_gguf(
-    metadata: &GgufMetadata,
-    file: &Path,
-) -> Result<(Texts, SpecialTokens), TokenizerError> {
+fn from_gguf(metadata: &GgufMetadata, file: &Path) -> Result<Texts, TokenizerError> {
     let text = GgufText::from_metadata(metadata, &file.display().to_string())?;
     let chat = usable(text.chat_template());
     let GgufText {
@@ -77,14 +76,12 @@ fn from_gguf(
         end_ids,
         ..
     } = text;
-    Ok((
-        Texts {
-            codec,
-            chat,
-            end_ids,
-        },
-        special_tokens,
-    ))
+    Ok(Texts {
+        codec,
+        chat,
+        special: special_tokens,
+        end_ids,
+    })
 }
 
 fn own_template(file: &Path, special: &SpecialTokens) -> Result<ChatTemplate, StartError> {

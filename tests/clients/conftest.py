@@ -1,7 +1,8 @@
-"""Starts the real server process with the embedded default model, once for all client tests.
+"""Starts the real server process, once for all client tests of a kind.
 
 Run through `cargo test --test clients`, which sets ROPETEAM_BIN and makes the virtual environment.
 """
+import contextlib
 import os
 import socket
 import subprocess
@@ -17,12 +18,11 @@ def free_port():
         return probe.getsockname()[1]
 
 
-@pytest.fixture(scope="session")
-def server():
-    """Base URL of a ready server."""
+@contextlib.contextmanager
+def running(*options):
+    """Base URL of a ready server with these options."""
     port = free_port()
-    command = [os.environ["ROPETEAM_BIN"], "serve", "--port", str(port), "--max-model-len", "2048"]
-    process = subprocess.Popen(command)
+    process = subprocess.Popen([os.environ["ROPETEAM_BIN"], "serve", "--port", str(port), *options])
     url = f"http://127.0.0.1:{port}"
     try:
         deadline = time.monotonic() + 300  # the model may have to be fetched first
@@ -38,3 +38,17 @@ def server():
     finally:
         process.terminate()
         assert process.wait(timeout=60) == 0, "SIGTERM must end in exit code 0"
+
+
+@pytest.fixture(scope="session")
+def server():
+    """A server with the embedded default model."""
+    with running("--max-model-len", "2048") as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def simulated():
+    """A server without weights that answers at once."""
+    with running("--device", "simulated", "--simulated-time", "none", "--max-model-len", "256", "--log-requests", "off") as url:
+        yield url

@@ -1,5 +1,8 @@
 """The `openai` package, unmodified."""
+import http.server
 import json
+import threading
+import urllib.request
 from typing import Literal
 
 import openai
@@ -148,3 +151,69 @@ def test_a_call_and_its_result_go_back_into_the_chat(client, model):
         ],
     )
     assert answer.choices[0].finish_reason in ("stop", "length")
+
+
+def test_embeddings_come_as_the_client_asks_for_them(client, model):
+    texts = ["The cat sat on the mat.", "A cat is sitting on a mat.", "Stock prices fell sharply."]
+    answer = client.embeddings.create(model=model, input=texts)
+    assert [e.index for e in answer.data] == [0, 1, 2]
+    assert answer.usage.prompt_tokens == answer.usage.total_tokens > 0
+    first, alike, other = (e.embedding for e in answer.data)
+    assert abs(sum(x * x for x in first) - 1) < 1e-5
+    cosine = lambda a, b: sum(x * y for x, y in zip(a, b))
+    assert cosine(first, alike) > cosine(first, other)
+    # The client asks for base64 by itself; plain numbers are the same.
+    plain = client.embeddings.create(model=model, input=texts[0], encoding_format="float").data[0].embedding
+    assert max(abs(a - b) for a, b in zip(plain, first)) < 1e-6
+    with pytest.raises(openai.BadRequestError, match="dimensions"):
+        client.embeddings.create(model=model, input="x", dimensions=3)
+
+
+def test_vllm_s_fields_reach_the_server(client, model):
+    answer = client.completions.create(
+        model=model, prompt="The capital of France is", max_tokens=4, temperature=0,
+        extra_body={"prompt_logprobs": 1, "return_token_ids": True, "bad_words": ["Paris"], "request_id": "by-name"},
+    )
+    choice = answer.choices[0]
+    assert answer.id == "cmpl-by-name"
+    assert "Paris" not in choice.text
+    ids = choice.model_extra["prompt_token_ids"]
+    places = choice.model_extra["prompt_logprobs"]
+    assert len(places) == len(ids) and places[0] is None
+    assert all(str(token) in place for token, place in zip(ids[1:], places[1:]))
+    assert len(choice.model_extra["token_ids"]) == 4
+
+
+class Flaky(http.server.BaseHTTPRequestHandler):
+    """Refuses the first call as an overloaded server does, passes the others on."""
+    refused = 0
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["content-length"]))
+        if not Flaky.refused:
+            Flaky.refused += 1
+            self.send_response(429)
+            self.send_header("retry-after", "0")
+            self.end_headers()
+            return
+        request = urllib.request.Request(self.server.target + self.path, body, {"content-type": "application/json"})
+        with urllib.request.urlopen(request) as answer:
+            data = answer.read()
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_):
+        pass
+
+
+def test_the_client_tries_again_after_an_overload(server, model):
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Flaky) as proxy:
+        proxy.target = server
+        threading.Thread(target=proxy.serve_forever, daemon=True).start()
+        client = openai.OpenAI(base_url=f"http://127.0.0.1:{proxy.server_port}/v1", api_key="none", max_retries=2)
+        answer = client.completions.create(model=model, prompt=PROMPT, max_tokens=4, temperature=0)
+        assert Flaky.refused == 1 and answer.choices[0].finish_reason == "length"
+        proxy.shutdown()

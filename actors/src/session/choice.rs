@@ -27,6 +27,8 @@ pub(crate) struct Choice {
     pub cached_tokens: u32,
     /// Set when it has ended for the client.
     pub ended: Option<FinishReason>,
+    /// The vector of the prompt, where it was asked for.
+    pooled: Option<Vec<f32>>,
     index: u32,
     decoder: Box<dyn TokenDecoder>,
     matcher: StopMatcher,
@@ -69,6 +71,7 @@ impl Choice {
             times: ChoiceTimes::default(),
             cached_tokens: 0,
             ended: None,
+            pooled: None,
             index: parts.index,
             decoder: parts.decoder,
             matcher: parts.matcher,
@@ -101,6 +104,7 @@ impl Choice {
             self.times.started = Some(started.at);
             self.cached_tokens = started.cached_tokens;
         }
+        self.pooled = update.pooled.or(self.pooled.take());
         let ends_with_id = update.finish == Some(DeviceFinish::EndId);
         let count = update.tokens.len();
         let mut event = TokensEvent {
@@ -157,6 +161,7 @@ impl Choice {
         match (finish, self.output.last()) {
             (DeviceFinish::EndId, Some(id)) if eos.contains(id) => FinishReason::EndOfText(*id),
             (DeviceFinish::EndId, Some(id)) => FinishReason::StopToken(*id),
+            (DeviceFinish::Pooled, _) => FinishReason::Pooled,
             (DeviceFinish::BadLogits, _) => FinishReason::DeviceError,
             (DeviceFinish::ConstraintFailed, _) => FinishReason::ConstraintFailed,
             (DeviceFinish::EndId | DeviceFinish::Length, _) => FinishReason::Length,
@@ -180,6 +185,7 @@ impl Choice {
             text,
             reason,
             usage,
+            embedding: self.pooled.take(),
         }
     }
 

@@ -96,9 +96,10 @@ impl End<'_> {
 
 fn outcome(reason: &FinishReason) -> Outcome {
     match reason {
-        FinishReason::EndOfText(_) | FinishReason::StopToken(_) | FinishReason::StopString(_) => {
-            Outcome::Stop
-        }
+        FinishReason::EndOfText(_)
+        | FinishReason::StopToken(_)
+        | FinishReason::StopString(_)
+        | FinishReason::Pooled => Outcome::Stop,
         FinishReason::Length => Outcome::Length,
         FinishReason::Cancelled => Outcome::Cancelled,
         FinishReason::Timeout => Outcome::Timeout,

@@ -147,6 +147,7 @@ impl Session {
         }
         let per_token = |p: PromptTokenLogprob| PromptLogprob {
             logprob: p.logprob,
+            rank: p.rank,
             top: p.top,
         };
         let started = Started {

@@ -67,7 +67,9 @@ impl Session {
             return;
         };
         let prompt_logprobs = update.prompt_logprobs.take();
-        if prompt_logprobs.is_some() || !update.tokens.is_empty() {
+        // What a device brings may be quicker than the scheduler's word that the request is admitted.
+        let brings = !update.tokens.is_empty() || update.finish.is_some();
+        if prompt_logprobs.is_some() || brings {
             self.announce(prompt_logprobs);
         }
         let Some(sequences) = &mut self.sequences else {

@@ -88,6 +88,7 @@ impl Sequences {
             max_tokens: self.max_tokens,
             logprobs: request.logprobs,
             prompt_logprobs: request.prompt_logprobs.filter(|_| !begun),
+            pooling: request.pooling,
             cache_salt: salt(&request.cache_salt),
             tenant: request.tenant.as_str().into(),
             priority: request.priority,

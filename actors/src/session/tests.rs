@@ -225,6 +225,7 @@ fn tokens(seq: SeqId, epoch: u32, ids: &[u32], finish: Option<DeviceFinish>) -> 
         seq,
         started: None,
         prompt_logprobs: None,
+        pooled: None,
         tokens: ids.iter().map(token).collect(),
         finish,
     };
@@ -247,6 +248,7 @@ fn request() -> GenerateRequest {
         max_tokens: Some(10),
         logprobs: None,
         prompt_logprobs: None,
+        pooling: None,
         skip_special_tokens: true,
         cache_salt: String::new(),
         tenant: String::new(),

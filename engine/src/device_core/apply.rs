@@ -94,6 +94,7 @@ fn update(seq: &mut Sequence) -> Option<SeqUpdate> {
         seq: seq.work.seq,
         started,
         prompt_logprobs,
+        pooled: seq.vector.take(),
         tokens,
         finish: seq.finish,
     })
@@ -148,10 +149,15 @@ impl ChunkOutput<'_> {
         seq.computed += known as u32;
         seq.accepted = 0;
         self.note_prompt(seq)?;
+        self.note_hidden(seq);
         if seq.open() > 0 {
             return Ok(());
         }
         seq.prefilling = false;
+        if let Some(pooled) = &seq.pooled {
+            seq.vector = Some(pooled.vector().ok_or(DeviceFinish::BadLogits)?);
+            return Err(DeviceFinish::Pooled);
+        }
         if !step.may_wait && seq.prompt_logprobs.is_none() && !seq.can_choose_at_once() {
             // Its last token is computed again in the next step, which costs others less than waiting for its mask.
             seq.computed -= 1;
@@ -193,7 +199,9 @@ impl ChunkOutput<'_> {
                 return best.map(plain).ok_or(BadLogits::NoCandidate);
             }
             ChunkResult::Logits { first, count } => self.output.row(at(first, count)),
-            ChunkResult::Nothing => return Err(BadLogits::NoCandidate),
+            ChunkResult::Nothing | ChunkResult::Hidden { .. } => {
+                return Err(BadLogits::NoCandidate);
+            }
         };
         let id = sampler.choose(row, seq.context())?;
         let Some(wanted) = seq.work.logprobs else {
@@ -224,10 +232,23 @@ impl ChunkOutput<'_> {
             let found = logprobs(self.output.row(row), id, top)?;
             collected.push(PromptTokenLogprob {
                 logprob: Some(found.logprob),
+                rank: Some(found.rank),
                 top: found.top,
             });
         }
         Ok(())
+    }
+}
+
+impl ChunkOutput<'_> {
+    /// Notes the hidden states of the chunk's tokens.
+    fn note_hidden(self, seq: &mut Sequence) {
+        if let (Some(pooled), ChunkResult::Hidden { first, len }) = (&mut seq.pooled, self.result) {
+            pooled.add(
+                &self.output.hidden[first..first + len],
+                self.chunk.tokens.len(),
+            );
+        }
     }
 }
 
@@ -263,6 +284,11 @@ fn check_shape(chunks: &[Chunk], output: &StepOutput, vocab: u32) -> Result<(), 
                 count == chunk.tokens.len() && best.is_some_and(known)
             }
             (Want::LastLogits, ChunkResult::Logits { first, count: 1 }) => has_rows(first, 1),
+            (Want::Hidden, ChunkResult::Hidden { first, len }) => {
+                let end = first.checked_add(len);
+                let rows = chunk.tokens.len();
+                len >= rows && len % rows == 0 && end.is_some_and(|end| end <= output.hidden.len())
+            }
             (Want::AllLogits, ChunkResult::Logits { first, count }) => {
                 count == chunk.tokens.len() && has_rows(first, count)
             }

@@ -5,6 +5,7 @@
 mod apply;
 mod drafts;
 mod planner;
+mod pooling;
 mod report;
 mod sequence;
 mod update;

@@ -126,10 +126,10 @@ impl DeviceCore {
         Some(at)
     }
 
-    /// Finds the cached blocks of a sequence's tokens. One whose prompt logits are wanted must compute them all.
+    /// Finds the cached blocks of a sequence's tokens. One of which all prompt tokens are asked about must compute them all.
     fn look_up(&mut self, seq: &Sequence) {
         self.found_blocks.clear();
-        if seq.prompt_logprobs.is_some() || !self.kv.caches_prefixes() {
+        if seq.computes_all() || !self.kv.caches_prefixes() {
             return;
         }
         self.tokens.clear();
@@ -141,7 +141,7 @@ impl DeviceCore {
     /// Whether a running sequence is about to compute most of what this one needs, beyond the `cached` tokens: then it is quicker
     /// to wait for those blocks than to compute them twice (several choices of one request, a common system prompt).
     fn waits_for_neighbour(&self, seq: &Sequence, cached: u32) -> bool {
-        let may_hit = self.kv.caches_prefixes() && seq.prompt_logprobs.is_none();
+        let may_hit = self.kv.caches_prefixes() && !seq.computes_all();
         if !may_hit || !self.limits.continuous_batching {
             return false;
         }

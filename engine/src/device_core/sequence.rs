@@ -1,5 +1,6 @@
 //! One sequence on a device: its work, its block table, and how far it has been computed.
 
+use super::pooling::PooledStates;
 use super::update::SeqStarted;
 use crate::constraint::{ConstraintFailed, ConstraintState, TokenMask};
 use crate::ids::{BlockId, SeqId, TokenId};
@@ -52,6 +53,10 @@ pub(super) struct Sequence {
     pub finish: Option<DeviceFinish>,
     /// Collected so far; `None` if not wanted, or told already.
     pub prompt_logprobs: Option<Vec<PromptTokenLogprob>>,
+    /// The vector of the prompt, until it is told.
+    pub vector: Option<Vec<f32>>,
+    /// Gathered so far, where a vector of the prompt is wanted.
+    pub pooled: Option<PooledStates>,
     /// For the penalties; `None` if there are none.
     counts: Option<TokenCounts>,
     /// How far it has come in its constraint; `None` if it has none.
@@ -89,6 +94,8 @@ impl Sequence {
             announced: false,
             finish: None,
             prompt_logprobs: wants_prompt.then(Vec::new),
+            vector: None,
+            pooled: work.pooling.map(PooledStates::new),
             counts,
             constraint: work.constraint.as_ref().map(|c| c.begin(&work.output)),
             allowed: None,
@@ -147,10 +154,19 @@ impl Sequence {
         if let Some(collected) = &mut self.prompt_logprobs {
             collected.clear();
         }
+        if let Some(pooled) = &mut self.pooled {
+            pooled.clear();
+        }
     }
 
     /// What a chunk that ends at position `end` wants from the logits.
     pub fn want(&self, end: u32) -> Want {
+        if let Some(pooled) = &self.pooled {
+            return match pooled.needs_all() || end == self.len() {
+                true => Want::Hidden,
+                false => Want::Nothing,
+            };
+        }
         if self.prompt_logprobs.is_some() {
             return Want::AllLogits;
         }
@@ -163,6 +179,12 @@ impl Sequence {
             true => Want::Argmax,
             false => Want::LastLogits,
         }
+    }
+
+    /// Whether something is wanted of every prompt token, so that none may come from the prefix cache.
+    pub fn computes_all(&self) -> bool {
+        let pools_all = self.pooled.as_ref().is_some_and(PooledStates::needs_all);
+        self.prompt_logprobs.is_some() || pools_all
     }
 
     /// Whether its output has to obey a constraint.

@@ -15,6 +15,8 @@ pub struct SeqUpdate {
     /// Per prompt token, the first one included; set once, together with the first token, when the work asks for it
     /// and had no output yet.
     pub prompt_logprobs: Option<Vec<PromptTokenLogprob>>,
+    /// The vector of the prompt, unnormalised, when the work asks for it; comes with the end.
+    pub pooled: Option<Vec<f32>>,
     /// New tokens in order; an end id is one of them.
     pub tokens: Vec<SampledToken>,
     /// Set when the device is through with the sequence: its blocks are free and nothing more comes.

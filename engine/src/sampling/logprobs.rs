@@ -12,6 +12,8 @@ pub const LOWEST_LOGPROB: f32 = -9999.0;
 pub struct Logprobs {
     /// Of the token asked for.
     pub logprob: f32,
+    /// How many tokens are at least as likely as that one, itself included: 1 for the best.
+    pub rank: u32,
     /// The best tokens with theirs, best first, the lowest id first among equals.
     pub top: Vec<(TokenId, f32)>,
 }
@@ -24,10 +26,14 @@ pub fn logprobs(row: &[f32], token: TokenId, top: u32) -> Result<Logprobs, BadLo
     let log_sum = softmax::log_sum_exp(row, softmax::max(row)?);
     let reported = |logit: f32| ((f64::from(logit) - log_sum) as f32).clamp(LOWEST_LOGPROB, 0.0);
     let best = largest(row, (top as usize).min(row.len()));
+    let own = row
+        .get(token.0 as usize)
+        .copied()
+        .unwrap_or(f32::NEG_INFINITY);
+    let rank: u32 = row.iter().map(|&logit| u32::from(logit >= own)).sum();
     Ok(Logprobs {
-        logprob: row
-            .get(token.0 as usize)
-            .map_or(LOWEST_LOGPROB, |&logit| reported(logit)),
+        logprob: reported(own),
+        rank,
         top: best
             .into_iter()
             .map(|(logit, id)| (TokenId(id), reported(logit)))
@@ -43,7 +49,8 @@ mod tests {
     fn values_are_of_the_unmodified_row_sorted_and_finite() {
         let row = [0.2f32.ln(), f32::NEG_INFINITY, 0.5f32.ln(), 0.3f32.ln()];
         let found = logprobs(&row, TokenId(1), 4).unwrap();
-        assert_eq!(found.logprob, LOWEST_LOGPROB);
+        assert_eq!((found.logprob, found.rank), (LOWEST_LOGPROB, 4));
+        assert_eq!(logprobs(&row, TokenId(3), 0).unwrap().rank, 2);
         let ids: Vec<u32> = found.top.iter().map(|(id, _)| id.0).collect();
         assert_eq!(ids, [2, 3, 0, 1]);
         assert!((found.top[0].1 - 0.5f32.ln()).abs() < 1e-6);

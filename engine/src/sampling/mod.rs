@@ -2,7 +2,8 @@
 //!
 //! The order, each step skipped at its neutral value:
 //!
-//! 1. `suppress`: tokens that the constraint forbids; suppressed tokens; end ids while fewer than `min_tokens` tokens exist
+//! 1. `suppress`: tokens that the constraint forbids; suppressed tokens; end ids while fewer than `min_tokens` tokens exist; what is not
+//!    among the allowed tokens; the last token of a bad sequence behind its others
 //! 2. `bias`: logit bias
 //! 3. `penalty`: repetition penalty (prompt and output), presence and frequency penalty (output)
 //! 4. `ngram`: no repeated n-grams
@@ -12,7 +13,7 @@
 //! 8. `draw` with the random number of (seed, position)
 //!
 //! Where 1 to 4 leave nothing of what the constraint allows (its end comes before `min_tokens`, say), the constraint counts alone and
-//! the best token is taken: what is generated obeys it, always.
+//! the best token is taken: what is generated obeys it, always. The same holds for allowed tokens, where there is no constraint.
 //!
 //! To add a rule: a file, a field in `params`, a line in [`Sampler::choose`]. Reported log-probabilities are those of the
 //! unmodified row (`logprobs`).
@@ -91,14 +92,23 @@ impl Sampler {
     /// # Errors
     /// When the row holds NaN or plus infinity, or leaves no token above minus infinity.
     pub fn choose(&mut self, row: &[f32], context: Context<'_>) -> Result<TokenId, BadLogits> {
-        match (self.choose_by_all(row, context), context.allowed) {
-            (Err(BadLogits::NoCandidate), Some(allowed)) => {
-                self.candidates.begin(row);
-                allowed.apply(self.candidates.row_mut());
-                self.candidates.best()
-            }
-            (chosen, _) => chosen,
+        let narrow = context.allowed.is_some() || !context.params.allowed_tokens.is_empty();
+        match self.choose_by_all(row, context) {
+            Err(BadLogits::NoCandidate) if narrow => self.best_allowed(row, context),
+            chosen => chosen,
         }
+    }
+
+    /// The best token of those that the constraint allows, or else the parameters.
+    fn best_allowed(&mut self, row: &[f32], context: Context<'_>) -> Result<TokenId, BadLogits> {
+        self.candidates.begin(row);
+        match context.allowed {
+            Some(mask) => mask.apply(self.candidates.row_mut()),
+            None => {
+                suppress::allow_tokens(self.candidates.row_mut(), &context.params.allowed_tokens)
+            }
+        }
+        self.candidates.best()
     }
 
     fn choose_by_all(&mut self, row: &[f32], context: Context<'_>) -> Result<TokenId, BadLogits> {
@@ -143,6 +153,8 @@ fn change_logits(row: &mut [f32], context: Context<'_>) {
     }
     suppress::suppress_tokens(row, context.banned);
     suppress::suppress_tokens(row, &params.suppress_tokens);
+    suppress::allow_tokens(row, &params.allowed_tokens);
+    suppress::bad_sequences(row, context.output, &params.bad_sequences);
     bias::logit_bias(row, &params.logit_bias);
     if let Some(counts) = context.counts {
         penalty::repetition_penalty(row, counts, params.repetition_penalty);

@@ -33,6 +33,10 @@ pub struct SamplingParams {
     pub logit_bias: Vec<(TokenId, f32)>,
     /// Never chosen.
     pub suppress_tokens: Vec<TokenId>,
+    /// Nothing else is chosen; empty: no such rule.
+    pub allowed_tokens: Vec<TokenId>,
+    /// Sequences of tokens that the output never holds; none is empty.
+    pub bad_sequences: Vec<Vec<TokenId>>,
     /// Seed of the random numbers; number i of the sequence is a function of (seed, i).
     pub seed: u64,
 }
@@ -54,6 +58,8 @@ impl Default for SamplingParams {
             no_repeat_ngram: 0,
             logit_bias: Vec::new(),
             suppress_tokens: Vec::new(),
+            allowed_tokens: Vec::new(),
+            bad_sequences: Vec::new(),
             seed: 0,
         }
     }
@@ -97,6 +103,8 @@ impl SamplingParams {
             || self.no_repeat_ngram > 0
             || !self.logit_bias.is_empty()
             || !self.suppress_tokens.is_empty()
+            || !self.allowed_tokens.is_empty()
+            || !self.bad_sequences.is_empty()
     }
 
     /// Whether tokens are taken out before the draw.

@@ -6,6 +6,7 @@ use ropeteam_engine::device_core::{AssignError, SeqState};
 use ropeteam_engine::executor::LimitKind;
 use ropeteam_engine::ids::{SeqId, TokenId};
 use ropeteam_engine::plan::{ChunkResult, StepOutput, Want};
+use ropeteam_engine::request::Pooling;
 use ropeteam_engine::time::Time;
 use ropeteam_engine::work::{DeviceFinish, Work};
 
@@ -207,6 +208,31 @@ fn prompt_logprobs_are_computed_though_the_prefix_is_cached() {
 }
 
 #[test]
+fn a_vector_of_a_prompt_depends_on_neither_chunks_nor_cache_nor_company() {
+    for how in [Pooling::Mean, Pooling::Last] {
+        let pooling = |seq: u64| Work {
+            pooling: Some(how),
+            ..work(seq, &prompt(100), 1)
+        };
+        let alone = solo(&pooling(1));
+        let vector = alone.pooled.as_ref().expect("a vector");
+        assert_eq!(
+            (vector.len(), alone.finish),
+            (4, Some(DeviceFinish::Pooled))
+        );
+        assert!(alone.tokens.is_empty(), "nothing is generated");
+        let mut device = device(64, true);
+        device.core.assign(work(2, &prompt(90), 40)).unwrap();
+        device.step().unwrap();
+        device.core.assign(pooling(1)).unwrap();
+        device.core.assign(pooling(3)).unwrap();
+        let mut outcomes = device.run();
+        assert_eq!(outcomes.0.remove(&SeqId(1)), Some(alone.clone()));
+        assert_eq!(outcomes.0.remove(&SeqId(3)), Some(alone));
+    }
+}
+
+#[test]
 fn end_ids_are_not_produced_before_min_tokens() {
     let free = solo(&work(1, &prompt(9), 30));
     let mut ending = work(1, &prompt(9), 30);
@@ -240,6 +266,7 @@ fn a_row_without_a_sound_token_ends_its_own_sequence_only() {
     assert_eq!(plan.chunks[2].want, Want::Argmax);
     let output = StepOutput {
         best: Vec::new(),
+        hidden: Vec::new(),
         results: vec![
             ChunkResult::Logits { first: 0, count: 1 },
             ChunkResult::Best(TokenId(3)),

@@ -135,7 +135,7 @@ fn check_limits(plan: &StepPlan, limits: &BatchLimits, capacity: &Capacity) {
     assert!(guessing.iter().all(|c| c.want == Want::AllLogits) || prompts.is_empty());
     let prompts = prompts.iter().map(|c| c.tokens.len());
     let rows = |want: Want, tokens: usize| match want {
-        Want::Nothing => 0,
+        Want::Nothing | Want::Hidden => 0,
         Want::Argmax | Want::LastLogits => 1,
         Want::AllArgmax | Want::AllLogits => tokens,
     };

@@ -38,6 +38,7 @@ pub fn work(seq: u64, prompt: &[u32], max_tokens: u32) -> Work {
         max_tokens,
         logprobs: None,
         prompt_logprobs: None,
+        pooling: None,
         cache_salt: 0,
         tenant: "".into(),
         priority: 0,
@@ -93,6 +94,13 @@ impl ToyExecutor {
                         first: first_row,
                         count: 1,
                     }
+                }
+                Want::Hidden => {
+                    let first = output.hidden.len();
+                    let row = |state: &State| [0, 1, 2, 3].map(|i| logit(state.hash, i));
+                    output.hidden.extend(states.iter().flat_map(row));
+                    let len = output.hidden.len() - first;
+                    ChunkResult::Hidden { first, len }
                 }
                 Want::AllLogits => {
                     states
@@ -166,6 +174,7 @@ fn logit(hash: u64, token: usize) -> f32 {
 pub struct Outcome {
     pub tokens: Vec<SampledToken>,
     pub prompt_logprobs: Option<Vec<PromptTokenLogprob>>,
+    pub pooled: Option<Vec<f32>>,
     pub finish: Option<DeviceFinish>,
 }
 
@@ -180,6 +189,7 @@ impl Outcomes {
             assert_eq!(outcome.finish, None, "{} goes on after its end", update.seq);
             outcome.tokens.extend(update.tokens);
             outcome.finish = update.finish;
+            outcome.pooled = outcome.pooled.take().or(update.pooled);
             if let Some(values) = update.prompt_logprobs {
                 assert_eq!(
                     outcome.tokens.len(),

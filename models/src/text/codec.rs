@@ -119,6 +119,10 @@ impl TextCodec for Codec {
         Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 
+    fn token_entry(&self, id: TokenId) -> Option<String> {
+        self.vocabulary.tokenizer.id_to_token(id.0)
+    }
+
     fn token_bytes(&self, id: TokenId) -> Option<Vec<u8>> {
         let token = self.vocabulary.tokenizer.id_to_token(id.0)?;
         Some(match self.vocabulary.scheme.piece(&token) {

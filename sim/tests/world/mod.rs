@@ -149,6 +149,7 @@ pub fn request(id: &str, prompt: &str) -> GenerateRequest {
         max_tokens: Some(24),
         logprobs: None,
         prompt_logprobs: None,
+        pooling: None,
         skip_special_tokens: true,
         cache_salt: String::new(),
         tenant: String::new(),

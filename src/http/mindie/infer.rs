@@ -77,7 +77,7 @@ async fn answer(
     let received = receive(request, payload, state).await?;
     let serving = received.serving;
     let parsed = parse::<Body>(&received.bytes)?;
-    let ignored = submit::ignored_header(&parsed.ignored);
+    let ignored = submit::ignored_header(state, &parsed.ignored)?;
     let asked = parsed.value;
     let parameters = asked.parameters;
     let prompt = prompt(asked.inputs, asked.input_id)?;

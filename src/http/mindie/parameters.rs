@@ -158,6 +158,7 @@ impl Wish {
             max_tokens: Some(self.max_new_tokens),
             logprobs: None,
             prompt_logprobs: None,
+            pooling: None,
             skip_special_tokens: true,
             cache_salt: String::new(),
             tenant: received.tenant.clone(),

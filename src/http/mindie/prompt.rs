@@ -105,7 +105,7 @@ async fn answered(
 ) -> Result<HttpResponse, Refusal> {
     let serving = state.serving()?;
     let parsed = parse::<Body>(bytes)?;
-    let ignored = submit::ignored_header(&check_unknown(bytes, parsed.ignored)?);
+    let ignored = submit::ignored_header(state, &check_unknown(bytes, parsed.ignored)?)?;
     let asked = parsed.value;
     log.prompt(|| asked.prompt.clone());
     asked.check_model(serving)?;
@@ -198,6 +198,7 @@ impl Body {
             max_tokens: Some(max_tokens.map_or(MAX_TOKENS, |count| count as u32)),
             logprobs: (choices > shown).then_some(0),
             prompt_logprobs: None,
+            pooling: None,
             skip_special_tokens: self.skip_special_tokens.unwrap_or(true),
             cache_salt: String::new(),
             tenant,

@@ -54,7 +54,7 @@ async fn answer(
         }
     };
     Ok(
-        submit::ok(submit::ignored_header(&parsed.ignored)).json(Tokens {
+        submit::ok(submit::ignored_header(state, &parsed.ignored)?).json(Tokens {
             token_number: tokens.len(),
             tokens: tokens.iter().map(piece).collect(),
         }),

@@ -111,7 +111,7 @@ async fn answer(
     let serving = received.serving;
     let model = check_model(request, serving)?.to_owned();
     let parsed = parse::<Body>(&received.bytes)?;
-    let ignored = submit::ignored_header(&parsed.ignored);
+    let ignored = submit::ignored_header(state, &parsed.ignored)?;
     let Body {
         id,
         text_input,
@@ -256,7 +256,7 @@ async fn stopped(
         let message = format!("RequestId is {} not found.", asked.id);
         return Err(Refusal::new(Kind::NotFound, message));
     }
-    Ok(submit::ok(submit::ignored_header(&parsed.ignored)).json(asked))
+    Ok(submit::ok(submit::ignored_header(state, &parsed.ignored)?).json(asked))
 }
 
 #[cfg(test)]

@@ -79,7 +79,7 @@ async fn answer(
     let received = receive(request, payload, state).await?;
     check_model(request, received.serving)?;
     let parsed = parse::<Body>(&received.bytes)?;
-    let ignored = submit::ignored_header(&parsed.ignored);
+    let ignored = submit::ignored_header(state, &parsed.ignored)?;
     let asked = parsed.value;
     let (input, output) = checked(asked.inputs, asked.outputs)?;
     let id = checked_id(asked.id)?.unwrap_or_else(|| request_id::of(request));

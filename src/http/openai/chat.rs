@@ -3,8 +3,11 @@
 //!
 //! `max_completion_tokens` rules over `max_tokens`; with neither, the answer may be as long as the model's length limit leaves.
 
+use super::chat_prompt::ChatPrompt;
 use super::chat_wire::{ChatCompletion, ChatFrames, Head};
-use super::fields::{RouteParts, SharedFields, whole};
+use super::checks::whole;
+use super::fields::{RouteParts, SharedFields};
+use super::logprobs::TokenNames;
 use super::tools::{ToolFields, ToolUse};
 use super::{told, top_count, unoffered};
 use crate::http::chat_parts::Reading;
@@ -16,13 +19,12 @@ use crate::http::{body, json, request_id, sse, submit, wall_clock};
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use ropeteam_engine::request::{GenerateRequest, Prompt};
-use ropeteam_models::text::RenderInput;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 /// Fields of this route alone.
 #[derive(Debug, Deserialize)]
-struct ChatFields {
+pub(super) struct ChatFields {
     messages: Vec<Value>,
     max_tokens: Option<i64>,
     max_completion_tokens: Option<i64>,
@@ -32,9 +34,13 @@ struct ChatFields {
     tool_choice: Option<Value>,
     parallel_tool_calls: Option<bool>,
     include_reasoning: Option<bool>,
+    echo: Option<bool>,
     add_generation_prompt: Option<bool>,
     continue_final_message: Option<bool>,
+    chat_template: Option<String>,
     chat_template_kwargs: Option<Map<String, Value>>,
+    documents: Option<Vec<Value>>,
+    reasoning_effort: Option<String>,
 }
 
 /// Answers `POST /v1/chat/completions`.
@@ -60,13 +66,28 @@ async fn answer(
     let mut unknown = unoffered::check(&bytes, shared.ignored)?;
     unknown.extend(unoffered::in_messages(&own.messages));
     drop(bytes);
+    let ignored = submit::ignored_header(state, &unknown)?;
     let shared = shared.value;
     shared.check_model(serving)?;
     let wanted = shared.streaming()?;
-    let id = request_id::of(request);
+    let id = shared.id(request)?;
+    log.named(&id);
     let logprobs = own.logprobs()?;
+    let shown = shared.shown();
     let tools = own.tool_fields().checked()?;
-    let mut generate = own.engine_request(&shared, tenant, submit::engine_id(&id), serving)?;
+    let prompt = own.prompt_fields().render(serving, &state.limits)?;
+    let parts = RouteParts {
+        id: submit::engine_id(&id),
+        tenant,
+        max_tokens: own.max_tokens()?,
+        logprobs,
+        prompt_logprobs: shared.prompt_logprobs()?,
+    };
+    let prompt = Prompt::Text {
+        text: prompt,
+        add_special_tokens: shared.add_special_tokens.unwrap_or(false),
+    };
+    let mut generate = shared.request(prompt, &parts, serving)?;
     let one = std::slice::from_mut(&mut generate);
     submit::check_count(serving, one)?;
     let asked = one_grammar(&tools, shared.structured().asked()?)?;
@@ -78,10 +99,12 @@ async fn answer(
         created: wall_clock::now(),
         model: serving.model.name().to_owned(),
         logprobs,
-        text: serving.text.clone(),
+        prompt_logprobs: parts.prompt_logprobs,
+        token_ids: shown.token_ids,
+        names: TokenNames::new(serving.text.clone(), shown.names_are_ids),
+        echo: own.echoed(),
         reading,
     };
-    let ignored = submit::ignored_header(&unknown);
     if let Some(wanted) = wanted {
         let frames = ChatFrames::new(head, generate.choices, wanted);
         let running = submit::start(serving, vec![generate], log.take());
@@ -118,25 +141,24 @@ fn prompt_text(request: &GenerateRequest) -> String {
 }
 
 impl ChatFields {
-    fn engine_request(
-        &self,
-        shared: &SharedFields,
-        tenant: String,
-        id: String,
-        serving: &Serving,
-    ) -> Result<GenerateRequest, Refusal> {
-        let prompt = Prompt::Text {
-            text: self.render(serving)?,
-            add_special_tokens: shared.add_special_tokens.unwrap_or(false),
-        };
-        let parts = RouteParts {
-            id,
-            tenant,
-            max_tokens: self.max_tokens()?,
-            logprobs: self.logprobs()?,
-            prompt_logprobs: None,
-        };
-        shared.request(prompt, &parts, serving)
+    fn prompt_fields(&self) -> ChatPrompt<'_> {
+        ChatPrompt {
+            messages: &self.messages,
+            tools: self.tools.as_deref().unwrap_or(&[]),
+            add_generation_prompt: self.add_generation_prompt,
+            continue_final_message: self.continue_final_message,
+            chat_template: self.chat_template.as_deref(),
+            chat_template_kwargs: self.chat_template_kwargs.as_ref(),
+            documents: self.documents.as_deref(),
+            reasoning_effort: self.reasoning_effort.as_deref(),
+        }
+    }
+
+    /// The text that `echo` puts before the answer: that of a last message of the assistant's.
+    fn echoed(&self) -> Option<String> {
+        let last = self.messages.last().filter(|_| self.echo == Some(true))?;
+        let text = last["content"].as_str()?;
+        (last["role"] == "assistant").then(|| text.to_owned())
     }
 
     fn tool_fields(&self) -> ToolFields<'_> {
@@ -200,62 +222,5 @@ impl ChatFields {
             (false, _) => Ok(None),
             (true, top) => Ok(Some(top.unwrap_or(0))),
         }
-    }
-
-    fn render(&self, serving: &Serving) -> Result<String, Refusal> {
-        let go_on = self.continue_final_message.unwrap_or(false);
-        let generation_prompt = self.add_generation_prompt.unwrap_or(!go_on);
-        if go_on && generation_prompt {
-            return Err(Refusal::invalid(
-                "continue_final_message",
-                "continue_final_message and add_generation_prompt cannot both be true",
-            ));
-        }
-        let messages: Vec<Value> = self.messages.iter().cloned().map(with_known_role).collect();
-        let input = RenderInput {
-            messages: &messages,
-            tools: self.tools.as_deref().unwrap_or(&[]),
-            add_generation_prompt: generation_prompt,
-            variables: self.chat_template_kwargs.as_ref(),
-        };
-        let template = serving
-            .chat
-            .as_ref()
-            .map_err(|why| Refusal::invalid("messages", why.clone()))?;
-        let prompt = template
-            .render(&input)
-            .map_err(|error| Refusal::invalid("messages", error.to_string()))?;
-        if go_on {
-            cut_behind_last(prompt, &messages)
-        } else {
-            Ok(prompt)
-        }
-    }
-}
-
-/// OpenAI's newer `developer` role is the `system` role that templates know.
-fn with_known_role(mut message: Value) -> Value {
-    if message["role"] == "developer" {
-        message["role"] = Value::from("system");
-    }
-    message
-}
-
-/// The prompt up to the end of the last message's text, so that the model goes on with it.
-fn cut_behind_last(mut prompt: String, messages: &[Value]) -> Result<String, Refusal> {
-    let text = messages
-        .last()
-        .and_then(|message| message["content"].as_str())
-        .unwrap_or("")
-        .trim();
-    match prompt.rfind(text).filter(|_| !text.is_empty()) {
-        Some(start) => {
-            prompt.truncate(start + text.len());
-            Ok(prompt)
-        }
-        None => Err(Refusal::invalid(
-            "continue_final_message",
-            "continue_final_message needs a last message whose text the chat template keeps",
-        )),
     }
 }

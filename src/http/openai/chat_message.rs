@@ -70,6 +70,14 @@ impl Message {
     }
 }
 
+impl Message {
+    /// The same with `text` before its own.
+    pub fn behind(mut self, text: &str) -> Self {
+        self.content.get_or_insert_default().insert_str(0, text);
+        self
+    }
+}
+
 fn begun(name: String, format: CallFormat) -> Call {
     Call {
         id: format.call_id(),

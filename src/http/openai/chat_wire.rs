@@ -3,19 +3,18 @@
 use super::chat_message::{Delta, DeltaReader, Message};
 use super::error::Envelope;
 use super::fields::UsageInStream;
-use super::logprobs::ChatLogprobs;
+use super::logprobs::{ChatLogprobs, TokenNames};
+use super::prompt_logprobs::PromptLogprobs;
 use super::usage::{StreamCounts, UsageWire};
-use super::{FINGERPRINT, StopReason, finish_reason};
+use super::{FINGERPRINT, StopReason, finish_reason, ids_of};
 use crate::http::answer::{Answer, Choice};
 use crate::http::chat_parts::Reading;
 use crate::http::refusal::Refusal;
 use crate::http::sse::{FrameWriter, frame};
 use actix_web::web::BytesMut;
-use ropeteam_actors::generation::{DoneEvent, GenerateEvent, TokensEvent};
+use ropeteam_actors::generation::{DoneEvent, GenerateEvent, Started, TokensEvent};
 use ropeteam_engine::request::FinishReason;
-use ropeteam_engine::text::TextCodec;
 use serde::Serialize;
-use std::sync::Arc;
 
 /// What all parts of one answer share.
 #[derive(Clone)]
@@ -28,8 +27,14 @@ pub struct Head {
     pub model: String,
     /// Alternatives per token, when log-probabilities are wanted.
     pub logprobs: Option<u32>,
+    /// Alternatives per prompt token, when its log-probabilities are wanted.
+    pub prompt_logprobs: Option<u32>,
+    /// Show the ids of prompt and output.
+    pub token_ids: bool,
     /// For token texts.
-    pub text: Arc<dyn TextCodec>,
+    pub names: TokenNames,
+    /// Text that stands before every answer: that of the last message, when it is to be repeated.
+    pub echo: Option<String>,
     /// How answers are taken apart.
     pub reading: Reading,
 }
@@ -44,6 +49,10 @@ pub struct ChatCompletion<'a> {
     choices: Vec<ChoiceWire>,
     usage: UsageWire,
     system_fingerprint: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_token_ids: Option<Vec<u32>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_logprobs: Option<PromptLogprobs>,
 }
 
 #[derive(Serialize)]
@@ -53,6 +62,8 @@ struct ChoiceWire {
     logprobs: Option<ChatLogprobs>,
     finish_reason: &'static str,
     stop_reason: Option<StopReason>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token_ids: Option<Vec<u32>>,
 }
 
 impl<'a> ChatCompletion<'a> {
@@ -75,6 +86,8 @@ impl<'a> ChatCompletion<'a> {
                 .collect(),
             usage,
             system_fingerprint: FINGERPRINT,
+            prompt_token_ids: head.token_ids.then(|| ids_of(&answer.started.prompt_ids)),
+            prompt_logprobs: PromptLogprobs::of(&answer.started, head.prompt_logprobs, &head.names),
         }
     }
 }
@@ -82,14 +95,21 @@ impl<'a> ChatCompletion<'a> {
 fn choice_wire(head: &Head, index: usize, choice: &Choice) -> ChoiceWire {
     let logprobs = head
         .logprobs
-        .map(|top| ChatLogprobs::of(&choice.tokens, top, &*head.text));
+        .map(|top| ChatLogprobs::of(&choice.tokens, top, &head.names));
     let (message, has_calls) = Message::of(&choice.text, &head.reading);
+    let message = match &head.echo {
+        Some(text) => message.behind(text),
+        None => message,
+    };
     ChoiceWire {
         index,
         message,
         logprobs,
         finish_reason: ending(&choice.reason, has_calls),
         stop_reason: StopReason::of(&choice.reason),
+        token_ids: head
+            .token_ids
+            .then(|| choice.tokens.iter().map(|token| token.id.0).collect()),
     }
 }
 
@@ -112,6 +132,8 @@ struct Chunk<'a> {
     choices: Vec<ChunkChoice<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     usage: Option<Option<UsageWire>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_token_ids: Option<Vec<u32>>,
 }
 
 #[derive(Serialize)]
@@ -122,6 +144,8 @@ struct ChunkChoice<'a> {
     finish_reason: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     stop_reason: Option<StopReason>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token_ids: Option<Vec<u32>>,
 }
 
 /// Writes the chunks of one answer.
@@ -147,32 +171,35 @@ impl ChatFrames {
         }
     }
 
-    fn chunk(&self, choices: Vec<ChunkChoice<'_>>, out: &mut BytesMut) {
-        let counts = self.wanted.always.then(|| self.counts.so_far());
-        self.chunk_with(choices, self.wanted.at_end.then_some(counts), out);
+    fn chunk(&self, choice: ChunkChoice<'_>, out: &mut BytesMut) {
+        frame(&self.around(vec![choice]), out);
     }
 
-    fn chunk_with(
-        &self,
-        choices: Vec<ChunkChoice<'_>>,
-        usage: Option<Option<UsageWire>>,
-        out: &mut BytesMut,
-    ) {
-        let chunk = Chunk {
+    /// A chunk that holds `choices`.
+    fn around<'c>(&'c self, choices: Vec<ChunkChoice<'c>>) -> Chunk<'c> {
+        let counts = self.wanted.always.then(|| self.counts.so_far());
+        Chunk {
             id: &self.head.id,
             object: "chat.completion.chunk",
             created: self.head.created,
             model: &self.head.model,
             system_fingerprint: FINGERPRINT,
             choices,
-            usage,
-        };
-        frame(&chunk, out);
+            usage: self.wanted.at_end.then_some(counts),
+            prompt_token_ids: None,
+        }
     }
 
-    fn roles(&self, out: &mut BytesMut) {
+    fn begin(&self, started: &Started, out: &mut BytesMut) {
         for index in 0..self.choices {
-            self.chunk(vec![plain(index, Delta::first())], out);
+            let chunk = Chunk {
+                prompt_token_ids: self.head.token_ids.then(|| ids_of(&started.prompt_ids)),
+                ..self.around(vec![plain(index, Delta::first())])
+            };
+            frame(&chunk, out);
+            if let Some(text) = &self.head.echo {
+                self.chunk(plain(index, Delta::text(text.as_str())), out);
+            }
         }
     }
 
@@ -180,23 +207,32 @@ impl ChatFrames {
         let logprobs = self
             .head
             .logprobs
-            .map(|top| ChatLogprobs::of(&event.tokens, top, &*self.head.text));
+            .map(|top| ChatLogprobs::of(&event.tokens, top, &self.head.names));
+        let ids = self.head.token_ids;
+        let token_ids = ids.then(|| event.tokens.iter().map(|token| token.id.0).collect());
         let Some(reader) = self.readers.get_mut(event.choice as usize) else {
-            let choice = plain(event.choice, Delta::text(event.text.as_str()));
-            return self.chunk(vec![ChunkChoice { logprobs, ..choice }], out);
+            let choice = ChunkChoice {
+                logprobs,
+                token_ids,
+                ..plain(event.choice, Delta::text(event.text.as_str()))
+            };
+            return self.chunk(choice, out);
         };
         if reader.is_thinking() {
             self.counts.note_reasoning(event.tokens.len() as u32);
         }
         let mut deltas = reader.push(&event.text);
-        if deltas.is_empty() && logprobs.is_some() {
+        if deltas.is_empty() && (logprobs.is_some() || token_ids.is_some()) {
             deltas.push(Delta::default());
         }
-        let mut logprobs = logprobs;
+        let (mut logprobs, mut token_ids) = (logprobs, token_ids);
         for delta in deltas {
-            let choice = plain(event.choice, delta);
-            let logprobs = logprobs.take();
-            self.chunk(vec![ChunkChoice { logprobs, ..choice }], out);
+            let choice = ChunkChoice {
+                logprobs: logprobs.take(),
+                token_ids: token_ids.take(),
+                ..plain(event.choice, delta)
+            };
+            self.chunk(choice, out);
         }
     }
 
@@ -208,7 +244,7 @@ impl ChatFrames {
             deltas.extend(reader.finish());
             has_calls = reader.has_calls();
             for delta in deltas {
-                self.chunk(vec![plain(event.choice, delta)], out);
+                self.chunk(plain(event.choice, delta), out);
             }
         } else if !event.text.is_empty() {
             delta = Delta::text(event.text.as_str());
@@ -218,7 +254,7 @@ impl ChatFrames {
             stop_reason: StopReason::of(&event.reason),
             ..plain(event.choice, delta)
         };
-        self.chunk(vec![choice], out);
+        self.chunk(choice, out);
     }
 }
 
@@ -229,6 +265,7 @@ fn plain(index: u32, delta: Delta<'_>) -> ChunkChoice<'_> {
         logprobs: None,
         finish_reason: None,
         stop_reason: None,
+        token_ids: None,
     }
 }
 
@@ -236,7 +273,7 @@ impl FrameWriter for ChatFrames {
     fn event(&mut self, prompt: usize, event: GenerateEvent, out: &mut BytesMut) {
         self.counts.note(prompt, &event);
         match event {
-            GenerateEvent::Started(_) => self.roles(out),
+            GenerateEvent::Started(started) => self.begin(&started, out),
             GenerateEvent::Tokens(event) => self.tokens(&event, out),
             GenerateEvent::Done(event) => self.done(&event, out),
             GenerateEvent::Failed(_) => {}
@@ -245,7 +282,11 @@ impl FrameWriter for ChatFrames {
 
     fn end(&mut self, out: &mut BytesMut) {
         if self.wanted.at_end {
-            self.chunk_with(Vec::new(), Some(Some(self.counts.so_far())), out);
+            let chunk = Chunk {
+                usage: Some(Some(self.counts.so_far())),
+                ..self.around(Vec::new())
+            };
+            frame(&chunk, out);
         }
         out.extend_from_slice(b"data: [DONE]\n\n");
     }
@@ -264,16 +305,20 @@ mod tests {
     use ropeteam_engine::ids::TokenId;
     use ropeteam_sim::codec::SimCodec;
     use serde_json::{Value, json};
+    use std::sync::Arc;
 
-    /// Choices and usage of every chunk of an answer with these events.
-    fn chunks(events: Vec<GenerateEvent>) -> Vec<Value> {
+    /// The text of a stream with these events, and with a failure where its end would be.
+    fn written(events: Vec<GenerateEvent>, failure: Option<Refusal>) -> String {
         let names = ["add".to_owned()].into();
         let head = Head {
             id: "x".into(),
             created: 0,
             model: "m".into(),
             logprobs: None,
-            text: Arc::new(SimCodec::default()),
+            prompt_logprobs: None,
+            token_ids: false,
+            names: TokenNames::new(Arc::new(SimCodec::default()), false),
+            echo: None,
             reading: Reading {
                 thinking: Some(Thinking::FromTag),
                 shows_thoughts: true,
@@ -293,8 +338,16 @@ mod tests {
         for event in events {
             frames.event(0, event, &mut out);
         }
-        frames.end(&mut out);
-        let text = String::from_utf8(out.to_vec()).expect("UTF-8");
+        match failure {
+            Some(failure) => frames.failure(&failure, &mut out),
+            None => frames.end(&mut out),
+        }
+        String::from_utf8(out.to_vec()).expect("UTF-8")
+    }
+
+    /// Every chunk of an answer with these events.
+    fn chunks(events: Vec<GenerateEvent>) -> Vec<Value> {
+        let text = written(events, None);
         let data = text
             .split("\n\n")
             .filter_map(|block| block.strip_prefix("data: "));
@@ -352,5 +405,12 @@ mod tests {
             c["choices"][0]["delta"]["tool_calls"][0]["function"]["arguments"].as_str()
         });
         assert_eq!(pieces.collect::<String>(), "{\"a");
+    }
+
+    #[test]
+    fn a_failure_in_a_stream_is_told_and_ends_it() {
+        let events = vec![started(&[1]), tokens(0, "a", &[1])];
+        let failure = Refusal::of_finish(&FinishReason::DeviceError);
+        insta::assert_snapshot!("chat_failure", written(events, failure));
     }
 }

@@ -1,8 +1,10 @@
 //! `POST /v1/completions`: prompts in any of four forms, `echo`, log-probabilities, `best_of`. With `max_tokens` 0 (only beside `echo`) one
 //! token is generated and not shown: the engine always makes one. Not here: shapes of answers (`completions_wire.rs`).
 
+use super::checks::whole;
 use super::completions_wire::{CompletionFrames, Head};
-use super::fields::{RouteParts, SharedFields, whole};
+use super::fields::{RouteParts, SharedFields};
+use super::logprobs::TokenNames;
 use super::prompts::Prompts;
 use super::{told, top_count, unoffered};
 use crate::http::answer::{Answer, Choice};
@@ -22,7 +24,7 @@ const BEST_OF_MAX: i64 = 20;
 
 /// Fields of this route alone.
 #[derive(Debug, Deserialize)]
-struct CompletionFields {
+pub(super) struct CompletionFields {
     prompt: Prompts,
     max_tokens: Option<i64>,
     echo: Option<bool>,
@@ -52,10 +54,12 @@ async fn answer(
     let (own, shared) = json::parse_pair::<CompletionFields, SharedFields>(&bytes)?;
     let unknown = unoffered::check(&bytes, shared.ignored)?;
     drop(bytes);
+    let ignored = submit::ignored_header(state, &unknown)?;
     let shared = shared.value;
     shared.check_model(serving)?;
     let wanted = shared.streaming()?;
-    let id = request_id::of(request);
+    let id = shared.id(request)?;
+    log.named(&id);
     let mut plan = own.plan(&shared, &id, tenant, serving)?;
     submit::check_count(serving, &plan.requests)?;
     let asked = shared.structured().asked()?;
@@ -69,7 +73,6 @@ async fn answer(
             plan.requests.iter().map(|r| &r.prompt).collect::<Vec<_>>()
         )
     });
-    let ignored = submit::ignored_header(&unknown);
     if let Some(wanted) = wanted {
         plan.check_streamable()?;
         let frames = CompletionFrames::new(plan.head, wanted);
@@ -117,6 +120,8 @@ impl CompletionFields {
             .logprobs
             .map(|top| top_count("logprobs", top))
             .transpose()?;
+        let prompt_logprobs = shared.prompt_logprobs()?;
+        let shown = shared.shown();
         let max_tokens = self.max_tokens(echo)?;
         let parts = RouteParts {
             id: String::new(),
@@ -127,11 +132,11 @@ impl CompletionFields {
             } else {
                 logprobs
             },
-            prompt_logprobs: logprobs.filter(|_| echo),
+            prompt_logprobs: prompt_logprobs.max(logprobs.filter(|_| echo)),
         };
-        let prompts = self
-            .prompt
-            .checked(shared.add_special_tokens.unwrap_or(true), serving)?;
+        let prompts =
+            self.prompt
+                .checked("prompt", shared.add_special_tokens.unwrap_or(true), serving)?;
         let keep = shared.truncate(parts.max_tokens, serving)?;
         let echoed = echo.then(|| {
             let texts = prompts
@@ -160,7 +165,9 @@ impl CompletionFields {
                 created: wall_clock::now(),
                 model: serving.model.name().to_owned(),
                 logprobs,
-                text: serving.text.clone(),
+                prompt_logprobs,
+                token_ids: shown.token_ids,
+                names: TokenNames::new(serving.text.clone(), shown.names_are_ids),
                 echo: echoed,
                 prompt_only: max_tokens == 0,
                 choices,

@@ -3,9 +3,10 @@
 
 use super::error::Envelope;
 use super::fields::UsageInStream;
-use super::logprobs::{CompletionLogprobs, Prompt};
+use super::logprobs::{CompletionLogprobs, Prompt, TokenNames};
+use super::prompt_logprobs::PromptLogprobs;
 use super::usage::{StreamCounts, UsageWire};
-use super::{FINGERPRINT, StopReason, finish_reason};
+use super::{FINGERPRINT, StopReason, finish_reason, ids_of};
 use crate::http::answer::{Answer, Choice};
 use crate::http::refusal::Refusal;
 use crate::http::sse::{FrameWriter, frame};
@@ -28,8 +29,12 @@ pub struct Head {
     pub model: String,
     /// Alternatives per token, when log-probabilities are wanted.
     pub logprobs: Option<u32>,
+    /// Alternatives per prompt token, when its log-probabilities are wanted for themselves.
+    pub prompt_logprobs: Option<u32>,
+    /// Show the ids of prompt and output.
+    pub token_ids: bool,
     /// For token texts.
-    pub text: Arc<dyn TextCodec>,
+    pub names: TokenNames,
     /// Texts of the prompts, when they are to be repeated; `None` for one that came as ids or is cut.
     pub echo: Option<Vec<Option<String>>>,
     /// Show the prompt only (`max_tokens` 0).
@@ -58,6 +63,12 @@ struct ChoiceWire {
     logprobs: Option<CompletionLogprobs>,
     finish_reason: Option<&'static str>,
     stop_reason: Option<StopReason>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token_ids: Option<Vec<u32>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_token_ids: Option<Vec<u32>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_logprobs: Option<PromptLogprobs>,
 }
 
 impl Head {
@@ -103,7 +114,7 @@ impl Head {
         if !self.prompt_only {
             text.push_str(&choice.text);
             if let (Some(lists), Some(top)) = (&mut logprobs, self.logprobs) {
-                lists.add_tokens(&choice.tokens, top, offset, &*self.text);
+                lists.add_tokens(&choice.tokens, top, offset, &self.names);
             }
         }
         ChoiceWire {
@@ -120,6 +131,12 @@ impl Head {
             } else {
                 StopReason::of(&choice.reason)
             },
+            token_ids: self.token_ids.then(|| match self.prompt_only {
+                true => Vec::new(),
+                false => choice.tokens.iter().map(|token| token.id.0).collect(),
+            }),
+            prompt_token_ids: self.token_ids.then(|| ids_of(&answer.started.prompt_ids)),
+            prompt_logprobs: PromptLogprobs::of(&answer.started, self.prompt_logprobs, &self.names),
         }
     }
 
@@ -133,7 +150,7 @@ impl Head {
         let Some(texts) = &self.echo else {
             return (String::new(), lists, 0);
         };
-        let pieces = pieces(&started.prompt_ids, &*self.text);
+        let pieces = pieces(&started.prompt_ids, self.names.codec());
         let text = texts
             .get(prompt)
             .cloned()
@@ -147,7 +164,7 @@ impl Head {
                 pieces: &pieces,
                 logprobs: known,
             };
-            offset = lists.add_prompt(&prompt, top, &*self.text);
+            offset = lists.add_prompt(&prompt, top, &self.names);
         }
         (text, lists, offset)
     }
@@ -174,6 +191,8 @@ pub struct CompletionFrames {
     counts: StreamCounts,
     /// Offset behind what was sent, per choice index; in characters.
     offsets: HashMap<u32, usize>,
+    /// Prompts whose ids are still to be shown, per choice index.
+    unshown: HashMap<u32, Arc<[TokenId]>>,
 }
 
 impl CompletionFrames {
@@ -184,6 +203,7 @@ impl CompletionFrames {
             wanted,
             counts: StreamCounts::default(),
             offsets: HashMap::new(),
+            unshown: HashMap::new(),
         }
     }
 
@@ -196,7 +216,9 @@ impl CompletionFrames {
         }
     }
 
-    fn chunk(&self, choice: ChoiceWire, out: &mut BytesMut) {
+    fn chunk(&mut self, mut choice: ChoiceWire, out: &mut BytesMut) {
+        let prompt = self.unshown.remove(&choice.index);
+        choice.prompt_token_ids = prompt.map(|ids| ids_of(&ids));
         let counts = self.wanted.always.then(|| self.counts());
         frame(
             &self
@@ -206,7 +228,12 @@ impl CompletionFrames {
         );
     }
 
-    fn echo(&mut self, prompt: usize, started: &Started, out: &mut BytesMut) {
+    fn begin(&mut self, prompt: usize, started: &Started, out: &mut BytesMut) {
+        if self.head.token_ids {
+            let indexes = (0..self.head.choices).map(|choice| self.head.index(prompt, choice));
+            let each = indexes.map(|index| (index, started.prompt_ids.clone()));
+            self.unshown.extend(each);
+        }
         if self.head.echo.is_none() {
             return;
         }
@@ -230,22 +257,24 @@ impl CompletionFrames {
         }
         let index = self.head.index(prompt, event.choice);
         let offset = self.offsets.entry(index).or_default();
-        let text = &*self.head.text;
+        let names = &self.head.names;
         let logprobs = self.head.logprobs.map(|top| {
             let mut lists = CompletionLogprobs::default();
-            *offset = lists.add_tokens(&event.tokens, top, *offset, text);
+            *offset = lists.add_tokens(&event.tokens, top, *offset, names);
             lists
         });
+        let ids = event.tokens.iter().map(|token| token.id.0);
         self.chunk(
             ChoiceWire {
                 logprobs,
+                token_ids: self.head.token_ids.then(|| ids.collect()),
                 ..plain(index, event.text)
             },
             out,
         );
     }
 
-    fn done(&self, prompt: usize, event: DoneEvent, out: &mut BytesMut) {
+    fn done(&mut self, prompt: usize, event: DoneEvent, out: &mut BytesMut) {
         let index = self.head.index(prompt, event.choice);
         let choice = if self.head.prompt_only {
             ChoiceWire {
@@ -270,6 +299,9 @@ fn plain(index: u32, text: String) -> ChoiceWire {
         logprobs: None,
         finish_reason: None,
         stop_reason: None,
+        token_ids: None,
+        prompt_token_ids: None,
+        prompt_logprobs: None,
     }
 }
 
@@ -277,7 +309,7 @@ impl FrameWriter for CompletionFrames {
     fn event(&mut self, prompt: usize, event: GenerateEvent, out: &mut BytesMut) {
         self.counts.note(prompt, &event);
         match event {
-            GenerateEvent::Started(started) => self.echo(prompt, &started, out),
+            GenerateEvent::Started(started) => self.begin(prompt, &started, out),
             GenerateEvent::Tokens(event) => self.tokens(prompt, event, out),
             GenerateEvent::Done(event) => self.done(prompt, event, out),
             GenerateEvent::Failed(_) => {}

@@ -1,14 +1,16 @@
 //! The request fields that chat and text completions share, and their way into the engine's terms. Ranges as OpenAI and vLLM have them.
 //! One check of vLLM's is left out: `n` above 1 with temperature 0 is served, with the same text in every choice.
-//! Not here: fields of one route only (`chat.rs`, `completions.rs`) and those that are refused (`unoffered.rs`).
+//! Not here: how the next token is chosen and when to stop (`sampling.rs`), fields of one route only (`chat.rs`, `completions.rs`), those
+//! that are refused (`unoffered.rs`).
 
+use super::checks::whole;
 use super::structured::{ResponseFormat, StructuredFields, StructuredOutputs};
 use crate::http::json::{finite, object};
 use crate::http::refusal::Refusal;
+use crate::http::request_id;
 use crate::http::state::Serving;
-use ropeteam_engine::ids::TokenId;
-use ropeteam_engine::request::{GenerateRequest, Prompt, StopRules};
-use ropeteam_engine::sampling::SamplingParams;
+use actix_web::HttpRequest;
+use ropeteam_engine::request::{GenerateRequest, Prompt};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -21,8 +23,6 @@ pub const TOP_LOGPROBS_MAX: i64 = 20;
 const GENERIC_MODELS: &[&str] = &["tgi", "dummy"];
 /// Longest cache salt.
 const CACHE_SALT_CHARS_MAX: usize = 128;
-/// Most stop strings: OpenAI's 4 is too few for evaluation suites, which send longer lists.
-const STOPS_MAX: usize = 64;
 
 /// Shared request fields; absent and `null` are the same.
 #[derive(Debug, Default, Deserialize)]
@@ -36,33 +36,39 @@ pub struct SharedFields {
     pub stream_options: Option<StreamOptions>,
     n: Option<i64>,
     #[serde(default, deserialize_with = "finite")]
-    temperature: Option<f32>,
+    pub(super) temperature: Option<f32>,
     #[serde(default, deserialize_with = "finite")]
-    top_p: Option<f32>,
-    top_k: Option<i64>,
+    pub(super) top_p: Option<f32>,
+    pub(super) top_k: Option<i64>,
     #[serde(default, deserialize_with = "finite")]
-    min_p: Option<f32>,
+    pub(super) min_p: Option<f32>,
     #[serde(default, deserialize_with = "finite")]
-    typical_p: Option<f32>,
+    pub(super) typical_p: Option<f32>,
     #[serde(default, deserialize_with = "finite")]
-    repetition_penalty: Option<f32>,
+    pub(super) repetition_penalty: Option<f32>,
     #[serde(default, deserialize_with = "finite")]
-    frequency_penalty: Option<f32>,
+    pub(super) frequency_penalty: Option<f32>,
     #[serde(default, deserialize_with = "finite")]
-    presence_penalty: Option<f32>,
-    logit_bias: Option<BTreeMap<String, f64>>,
-    seed: Option<i64>,
-    stop: Option<Stop>,
-    stop_token_ids: Option<Vec<i64>>,
-    include_stop_str_in_output: Option<bool>,
-    ignore_eos: Option<bool>,
-    min_tokens: Option<i64>,
+    pub(super) presence_penalty: Option<f32>,
+    pub(super) logit_bias: Option<BTreeMap<String, f64>>,
+    pub(super) seed: Option<i64>,
+    pub(super) stop: Option<Stop>,
+    pub(super) stop_token_ids: Option<Vec<i64>>,
+    pub(super) include_stop_str_in_output: Option<bool>,
+    pub(super) ignore_eos: Option<bool>,
+    pub(super) min_tokens: Option<i64>,
     skip_special_tokens: Option<bool>,
     truncate_prompt_tokens: Option<i64>,
     /// Let the tokenizer add its begin token.
     pub add_special_tokens: Option<bool>,
     priority: Option<i64>,
     cache_salt: Option<String>,
+    request_id: Option<String>,
+    prompt_logprobs: Option<i64>,
+    return_token_ids: Option<bool>,
+    return_tokens_as_token_ids: Option<bool>,
+    pub(super) bad_words: Option<Vec<String>>,
+    pub(super) allowed_token_ids: Option<Vec<i64>>,
     #[serde(default, deserialize_with = "object")]
     response_format: Option<ResponseFormat>,
     #[serde(default, deserialize_with = "object")]
@@ -86,7 +92,7 @@ pub struct StreamOptions {
 
 /// One stop string or several.
 #[derive(Debug)]
-struct Stop(Vec<String>);
+pub struct Stop(pub Vec<String>);
 
 impl<'de> Deserialize<'de> for Stop {
     fn deserialize<D: serde::Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
@@ -152,16 +158,47 @@ impl SharedFields {
         }
     }
 
+    /// Alternatives per prompt token, when its log-probabilities are wanted. They cannot be streamed.
+    ///
+    /// # Errors
+    /// Out of range, or beside `stream`.
+    pub fn prompt_logprobs(&self) -> Result<Option<u32>, Refusal> {
+        let field = "prompt_logprobs";
+        let Some(top) = self.prompt_logprobs else {
+            return Ok(None);
+        };
+        if self.stream == Some(true) {
+            let message = "prompt_logprobs cannot be used when stream is true";
+            return Err(Refusal::invalid(field, message));
+        }
+        Ok(Some(whole(field, top, 0, TOP_LOGPROBS_MAX)? as u32))
+    }
+
+    /// What answers show beside texts.
+    pub fn shown(&self) -> Shown {
+        Shown {
+            token_ids: self.return_token_ids.unwrap_or(false),
+            names_are_ids: self.return_tokens_as_token_ids.unwrap_or(false),
+        }
+    }
+
+    /// The name of the request: the client's header, or else the field `request_id`, or else one made up.
+    ///
+    /// # Errors
+    /// A name that can stand in no header.
+    pub fn id(&self, request: &HttpRequest) -> Result<String, Refusal> {
+        match &self.request_id {
+            Some(id) => request_id::or_named(request, id),
+            None => Ok(request_id::of(request)),
+        }
+    }
+
     /// Checks that the request means a model that is served here.
     ///
     /// # Errors
     /// 404 naming the model.
     pub fn check_model(&self, serving: &Serving) -> Result<(), Refusal> {
-        match &self.model {
-            Some(name) if GENERIC_MODELS.contains(&name.as_str()) => Ok(()),
-            Some(name) if !serving.model.names.contains(name) => Err(Refusal::no_such_model(name)),
-            _ => Ok(()),
-        }
+        check_model(self.model.as_deref(), serving)
     }
 
     /// Whether to stream, and with which counts.
@@ -220,122 +257,12 @@ impl SharedFields {
             max_tokens: parts.max_tokens,
             logprobs: parts.logprobs,
             prompt_logprobs: parts.prompt_logprobs,
+            pooling: None,
             skip_special_tokens: self.skip_special_tokens.unwrap_or(true),
-            cache_salt: self.cache_salt()?,
+            cache_salt: cache_salt(self.cache_salt.as_deref())?,
             tenant: parts.tenant.clone(),
-            priority: whole(
-                "priority",
-                self.priority.unwrap_or(0),
-                i32::MIN.into(),
-                i32::MAX.into(),
-            )? as i32,
+            priority: priority(self.priority)?,
             timeout: None,
-        })
-    }
-
-    fn sampling(&self, serving: &Serving) -> Result<SamplingParams, Refusal> {
-        let default = &serving.defaults;
-        let top_k = whole(
-            "top_k",
-            self.top_k.unwrap_or(default.top_k.into()),
-            -1,
-            u32::MAX.into(),
-        )?;
-        let repetition_penalty = self
-            .repetition_penalty
-            .unwrap_or(default.repetition_penalty);
-        if repetition_penalty <= 0.0 {
-            return Err(Refusal::invalid(
-                "repetition_penalty",
-                format!("repetition_penalty must be greater than 0, got {repetition_penalty}"),
-            ));
-        }
-        Ok(SamplingParams {
-            temperature: within(
-                "temperature",
-                self.temperature.unwrap_or(default.temperature),
-                0.0,
-                2.0,
-            )?,
-            top_k: top_k.max(0) as u32,
-            top_p: share("top_p", self.top_p.unwrap_or(default.top_p))?,
-            min_p: within("min_p", self.min_p.unwrap_or(default.min_p), 0.0, 1.0)?,
-            typical_p: share("typical_p", self.typical_p.unwrap_or(default.typical_p))?,
-            repetition_penalty,
-            frequency_penalty: within(
-                "frequency_penalty",
-                self.frequency_penalty.unwrap_or(default.frequency_penalty),
-                -2.0,
-                2.0,
-            )?,
-            presence_penalty: within(
-                "presence_penalty",
-                self.presence_penalty.unwrap_or(default.presence_penalty),
-                -2.0,
-                2.0,
-            )?,
-            logit_bias: self.logit_bias(serving)?,
-            seed: self.seed.map_or_else(rand::random, |seed| seed as u64),
-            ..default.clone()
-        })
-    }
-
-    fn logit_bias(&self, serving: &Serving) -> Result<Vec<(TokenId, f32)>, Refusal> {
-        let mut biases = Vec::new();
-        for (key, &bias) in self.logit_bias.iter().flatten() {
-            let field = "logit_bias";
-            let id: i64 = key.parse().map_err(|_| {
-                Refusal::invalid(
-                    field,
-                    format!("logit_bias: keys must be token ids, got {key:?}"),
-                )
-            })?;
-            if !(-100.0..=100.0).contains(&bias) {
-                return Err(Refusal::invalid(
-                    field,
-                    format!("logit_bias[{key}] must be from -100 to 100, got {bias}"),
-                ));
-            }
-            biases.push((token_id(field, id, serving)?, bias as f32));
-        }
-        Ok(biases)
-    }
-
-    fn stop_rules(&self, serving: &Serving) -> Result<StopRules, Refusal> {
-        let strings = self
-            .stop
-            .as_ref()
-            .map_or_else(Vec::new, |stop| stop.0.clone());
-        if strings.len() > STOPS_MAX {
-            return Err(Refusal::invalid(
-                "stop",
-                format!(
-                    "stop must hold at most {STOPS_MAX} strings, got {}",
-                    strings.len()
-                ),
-            ));
-        }
-        if strings.iter().any(String::is_empty) {
-            return Err(Refusal::invalid(
-                "stop",
-                "stop must not hold an empty string",
-            ));
-        }
-        let ids = self.stop_token_ids.iter().flatten();
-        let token_ids = ids
-            .map(|&id| token_id("stop_token_ids", id, serving))
-            .collect::<Result<_, _>>()?;
-        Ok(StopRules {
-            strings,
-            token_ids,
-            include_stop_string: self.include_stop_str_in_output.unwrap_or(false),
-            ignore_eos: self.ignore_eos.unwrap_or(false),
-            min_tokens: whole(
-                "min_tokens",
-                self.min_tokens.unwrap_or(0),
-                0,
-                u32::MAX.into(),
-            )? as u32,
         })
     }
 
@@ -348,28 +275,76 @@ impl SharedFields {
         max_tokens: Option<u32>,
         serving: &Serving,
     ) -> Result<Option<u32>, Refusal> {
-        match self.truncate_prompt_tokens {
-            None => Ok(None),
-            Some(-1) => {
-                let room = serving.model.max_model_len;
-                Ok(Some(room.saturating_sub(max_tokens.unwrap_or(1)).max(1)))
-            }
-            Some(count) => Ok(Some(
-                whole("truncate_prompt_tokens", count, 1, u32::MAX.into())? as u32,
-            )),
-        }
+        truncate(self.truncate_prompt_tokens, max_tokens, serving)
     }
+}
 
-    fn cache_salt(&self) -> Result<String, Refusal> {
-        let salt = self.cache_salt.clone().unwrap_or_default();
-        if salt.chars().count() > CACHE_SALT_CHARS_MAX {
-            return Err(Refusal::invalid(
-                "cache_salt",
-                format!("cache_salt must have at most {CACHE_SALT_CHARS_MAX} characters"),
-            ));
+/// How many of a prompt's tokens are kept. -1 means as many as leave room for the output, as with vLLM.
+///
+/// # Errors
+/// Out of range.
+pub fn truncate(
+    asked: Option<i64>,
+    max_tokens: Option<u32>,
+    serving: &Serving,
+) -> Result<Option<u32>, Refusal> {
+    match asked {
+        None => Ok(None),
+        Some(-1) => {
+            let room = serving.model.max_model_len;
+            Ok(Some(room.saturating_sub(max_tokens.unwrap_or(1)).max(1)))
         }
-        Ok(salt)
+        Some(count) => Ok(Some(
+            whole("truncate_prompt_tokens", count, 1, u32::MAX.into())? as u32,
+        )),
     }
+}
+
+/// A salt of the prefix cache; none is the common one.
+///
+/// # Errors
+/// Too long.
+pub fn cache_salt(asked: Option<&str>) -> Result<String, Refusal> {
+    let salt = asked.unwrap_or_default();
+    if salt.chars().count() > CACHE_SALT_CHARS_MAX {
+        return Err(Refusal::invalid(
+            "cache_salt",
+            format!("cache_salt must have at most {CACHE_SALT_CHARS_MAX} characters"),
+        ));
+    }
+    Ok(salt.to_owned())
+}
+
+/// A priority; lower is served earlier.
+///
+/// # Errors
+/// Out of range.
+pub fn priority(asked: Option<i64>) -> Result<i32, Refusal> {
+    let (low, high) = (i32::MIN.into(), i32::MAX.into());
+    Ok(whole("priority", asked.unwrap_or(0), low, high)? as i32)
+}
+
+/// Checks that a name means a model that is served here; none means any.
+///
+/// # Errors
+/// 404 naming the model.
+pub fn check_model(name: Option<&str>, serving: &Serving) -> Result<(), Refusal> {
+    match name {
+        Some(name) if GENERIC_MODELS.contains(&name) => Ok(()),
+        Some(name) if !serving.model.names.iter().any(|known| known == name) => {
+            Err(Refusal::no_such_model(name))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What answers show beside texts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shown {
+    /// The ids of prompt and output.
+    pub token_ids: bool,
+    /// Tokens are named by their ids in log-probabilities.
+    pub names_are_ids: bool,
 }
 
 /// Token counts inside a stream.
@@ -379,63 +354,4 @@ pub struct UsageInStream {
     pub at_end: bool,
     /// In every chunk.
     pub always: bool,
-}
-
-/// A token id of the model.
-///
-/// # Errors
-/// Negative, too large, or an id without a token.
-pub fn token_id(field: &str, id: i64, serving: &Serving) -> Result<TokenId, Refusal> {
-    let limit = serving.text.vocab_size();
-    let known = u32::try_from(id).ok().filter(|&id| id < limit).map(TokenId);
-    known
-        .filter(|&id| serving.text.token_text(id).is_some())
-        .ok_or_else(|| {
-            Refusal::invalid(
-                field,
-                format!(
-                    "{field}: {id} is no token id of this model (0 to {})",
-                    limit.saturating_sub(1)
-                ),
-            )
-        })
-}
-
-/// A whole number from `low` to `high`.
-///
-/// # Errors
-/// Outside.
-pub fn whole(field: &str, value: i64, low: i64, high: i64) -> Result<i64, Refusal> {
-    if (low..=high).contains(&value) {
-        return Ok(value);
-    }
-    let expected = match high {
-        high if high >= i64::from(i32::MAX) => format!("at least {low}"),
-        high => format!("from {low} to {high}"),
-    };
-    Err(Refusal::invalid(
-        field,
-        format!("{field} must be {expected}, got {value}"),
-    ))
-}
-
-fn within(field: &str, value: f32, low: f32, high: f32) -> Result<f32, Refusal> {
-    if (low..=high).contains(&value) {
-        return Ok(value);
-    }
-    Err(Refusal::invalid(
-        field,
-        format!("{field} must be from {low} to {high}, got {value}"),
-    ))
-}
-
-/// A probability above 0.
-fn share(field: &str, value: f32) -> Result<f32, Refusal> {
-    if value > 0.0 && value <= 1.0 {
-        return Ok(value);
-    }
-    Err(Refusal::invalid(
-        field,
-        format!("{field} must be greater than 0 and at most 1, got {value}"),
-    ))
 }

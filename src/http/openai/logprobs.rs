@@ -5,9 +5,48 @@ use ropeteam_actors::generation::{PromptLogprob, TokenOut};
 use ropeteam_engine::ids::TokenId;
 use ropeteam_engine::text::TextCodec;
 use serde::{Serialize, Serializer};
+use std::sync::Arc;
 
 /// Written for minus infinity.
 const LOWEST: f32 = -9999.0;
+
+/// How tokens are named.
+#[derive(Clone)]
+pub struct TokenNames {
+    text: Arc<dyn TextCodec>,
+    as_ids: bool,
+}
+
+impl TokenNames {
+    /// By their texts, or as `token_id:7` if `as_ids` says so.
+    pub fn new(text: Arc<dyn TextCodec>, as_ids: bool) -> Self {
+        TokenNames { text, as_ids }
+    }
+
+    /// What texts are made with.
+    pub fn codec(&self) -> &dyn TextCodec {
+        &*self.text
+    }
+
+    fn text(&self, id: TokenId) -> String {
+        match self.as_ids {
+            true => format!("token_id:{id}"),
+            false => self.text.token_text(id).unwrap_or_default(),
+        }
+    }
+
+    /// As `text`, but `bytes:\xf0\x9f` for a token that is no text by itself, so that two of them are not taken for one.
+    fn unique(&self, id: TokenId) -> String {
+        if self.as_ids {
+            return self.text(id);
+        }
+        let bytes = self.text.token_bytes(id).unwrap_or_default();
+        String::from_utf8(bytes).unwrap_or_else(|error| {
+            let hex = error.as_bytes().iter().map(|byte| format!("\\x{byte:02x}"));
+            format!("bytes:{}", hex.collect::<String>())
+        })
+    }
+}
 
 /// `logprobs` of a chat choice.
 #[derive(Debug, Serialize)]
@@ -31,14 +70,14 @@ struct Scored {
 
 impl ChatLogprobs {
     /// Of `tokens`, each with its `top` best alternatives.
-    pub fn of(tokens: &[TokenOut], top: u32, text: &dyn TextCodec) -> Self {
+    pub fn of(tokens: &[TokenOut], top: u32, names: &TokenNames) -> Self {
         let content = tokens.iter().map(|token| ChatToken {
-            token: scored(token.id, token.logprob.unwrap_or(LOWEST), text),
+            token: scored(token.id, token.logprob.unwrap_or(LOWEST), names),
             top_logprobs: token
                 .top
                 .iter()
                 .take(top as usize)
-                .map(|&(id, logprob)| scored(id, logprob, text))
+                .map(|&(id, logprob)| scored(id, logprob, names))
                 .collect(),
         });
         ChatLogprobs {
@@ -47,11 +86,11 @@ impl ChatLogprobs {
     }
 }
 
-fn scored(id: TokenId, logprob: f32, text: &dyn TextCodec) -> Scored {
+fn scored(id: TokenId, logprob: f32, names: &TokenNames) -> Scored {
     Scored {
-        token: text.token_text(id).unwrap_or_default(),
+        token: names.text(id),
         logprob: written(logprob),
-        bytes: text.token_bytes(id).unwrap_or_default(),
+        bytes: names.codec().token_bytes(id).unwrap_or_default(),
     }
 }
 
@@ -66,7 +105,7 @@ pub struct CompletionLogprobs {
 
 impl CompletionLogprobs {
     /// Adds the prompt's tokens, whose texts are `pieces`. The first one has no probability. Returns the offset behind them.
-    pub fn add_prompt(&mut self, prompt: &Prompt<'_>, top: u32, text: &dyn TextCodec) -> usize {
+    pub fn add_prompt(&mut self, prompt: &Prompt<'_>, top: u32, names: &TokenNames) -> usize {
         let mut offset = 0;
         for (index, (&id, piece)) in prompt.ids.iter().zip(prompt.pieces).enumerate() {
             let known = prompt.logprobs.get(index).filter(|_| index > 0);
@@ -80,7 +119,7 @@ impl CompletionLogprobs {
                     offset,
                 },
                 top,
-                text,
+                names,
             );
             offset += piece.chars().count();
         }
@@ -93,7 +132,7 @@ impl CompletionLogprobs {
         tokens: &[TokenOut],
         top: u32,
         mut offset: usize,
-        text: &dyn TextCodec,
+        names: &TokenNames,
     ) -> usize {
         for token in tokens {
             let entry = Entry {
@@ -102,21 +141,21 @@ impl CompletionLogprobs {
                 alternatives: &token.top,
                 offset,
             };
-            self.add(entry, top, text);
+            self.add(entry, top, names);
             offset += token.text.chars().count();
         }
         offset
     }
 
-    fn add(&mut self, entry: Entry<'_>, top: u32, text: &dyn TextCodec) {
-        self.tokens.push(name(entry.id, text));
+    fn add(&mut self, entry: Entry<'_>, top: u32, names: &TokenNames) {
+        self.tokens.push(names.unique(entry.id));
         self.token_logprobs.push(entry.logprob.map(written));
         self.top_logprobs.push(entry.logprob.map(|own| {
             let mut alternatives = Alternatives::default();
             for &(id, logprob) in entry.alternatives.iter().take(top as usize) {
-                alternatives.add(name(id, text), logprob);
+                alternatives.add(names.unique(id), logprob);
             }
-            alternatives.add(name(entry.id, text), own);
+            alternatives.add(names.unique(entry.id), own);
             alternatives
         }));
         self.text_offset.push(entry.offset);
@@ -158,15 +197,6 @@ struct Entry<'a> {
     logprob: Option<f32>,
     alternatives: &'a [(TokenId, f32)],
     offset: usize,
-}
-
-/// A token's text; `bytes:\xf0\x9f` for one that is no text by itself, so that two of them are not taken for one.
-fn name(id: TokenId, text: &dyn TextCodec) -> String {
-    let bytes = text.token_bytes(id).unwrap_or_default();
-    String::from_utf8(bytes).unwrap_or_else(|error| {
-        let hex = error.as_bytes().iter().map(|byte| format!("\\x{byte:02x}"));
-        format!("bytes:{}", hex.collect::<String>())
-    })
 }
 
 fn written(logprob: f32) -> f32 {

@@ -1,6 +1,6 @@
-//! The forms that `prompt` of `/v1/completions` may have: a text, a list of texts, token ids, or a list of lists of token ids.
+//! The forms that `prompt` of `/v1/completions` and `input` of `/v1/embeddings` may have: a text, a list of texts, token ids, or a list of lists of token ids.
 
-use super::fields::token_id;
+use super::checks::token_id;
 use crate::http::refusal::Refusal;
 use crate::http::state::Serving;
 use ropeteam_engine::request::Prompt;
@@ -9,7 +9,7 @@ use serde::de::{Deserializer, Error, SeqAccess, Unexpected, Visitor};
 use std::fmt;
 
 /// Most prompts in one request.
-const PROMPTS_MAX: usize = 1024;
+const PROMPTS_MAX: usize = 2048;
 
 /// `prompt` as it was sent.
 #[derive(Debug, PartialEq)]
@@ -21,12 +21,13 @@ pub enum Prompts {
 }
 
 impl Prompts {
-    /// The prompts in the engine's terms.
+    /// The prompts in the engine's terms; `field` is what holds them.
     ///
     /// # Errors
     /// No or too many prompts, an empty list of ids, an id that the model has not.
     pub fn checked(
         self,
+        field: &str,
         add_special_tokens: bool,
         serving: &Serving,
     ) -> Result<Vec<Prompt>, Refusal> {
@@ -42,21 +43,19 @@ impl Prompts {
                 .into_iter()
                 .map(|ids| {
                     if ids.is_empty() {
-                        return Err(Refusal::invalid(
-                            "prompt",
-                            "prompt must not hold an empty list of token ids",
-                        ));
+                        let message = format!("{field} must not hold an empty list of token ids");
+                        return Err(Refusal::invalid(field, message));
                     }
-                    let ids = ids.into_iter().map(|id| token_id("prompt", id, serving));
+                    let ids = ids.into_iter().map(|id| token_id(field, id, serving));
                     Ok(Prompt::Ids(ids.collect::<Result<_, _>>()?))
                 })
                 .collect::<Result<_, _>>()?,
         };
         if prompts.is_empty() || prompts.len() > PROMPTS_MAX {
             return Err(Refusal::invalid(
-                "prompt",
+                field,
                 format!(
-                    "prompt must hold from 1 to {PROMPTS_MAX} prompts, got {}",
+                    "{field} must hold from 1 to {PROMPTS_MAX} prompts, got {}",
                     prompts.len()
                 ),
             ));

@@ -1,12 +1,16 @@
 //! The routes against a real engine on the simulated device: what is on the wire, field by field.
 
 mod articles;
+mod embeddings;
+mod frames;
 mod mindie;
 mod openai;
 mod operations;
 mod sockets;
 mod structured;
 mod tgi;
+mod tokenizer;
+mod vllm;
 
 use crate::http::chat_parts::AnswerForm;
 use crate::http::grammar::GrammarDesk;
@@ -22,11 +26,13 @@ use actix_web::{App, http::Method};
 use ropeteam_actors::{DeviceSpec, Engine, EngineConfig, EngineParts, Isolation};
 use ropeteam_engine::executor::Capacity;
 use ropeteam_engine::ids::DeviceId;
+use ropeteam_engine::request::Pooling;
 use ropeteam_engine::sampling::SamplingParams;
 use ropeteam_engine::text::TextCodec;
 use ropeteam_models::grammar::Grammars;
+use ropeteam_models::text::SpecialTokens;
 use ropeteam_sim::codec::{END_OF_TEXT, SimCodec};
-use ropeteam_sim::executor::SimExecutor;
+use ropeteam_sim::executor::{HIDDEN, SimExecutor};
 use ropeteam_sim::faults::DelayedExecutor;
 use serde_json::Value;
 use std::sync::Arc;
@@ -40,7 +46,7 @@ const MODEL_LEN: u32 = 128;
 const MODEL_SEED: u64 = 3;
 
 /// A state with a running engine whose steps take `step`.
-async fn serving_state(step: Duration) -> Data<AppState> {
+pub async fn serving_state(step: Duration) -> Data<AppState> {
     let timeouts = Timeouts {
         sse_keepalive: Duration::from_millis(300),
         ..Timeouts::default()
@@ -74,7 +80,9 @@ async fn serving_state(step: Duration) -> Data<AppState> {
         engine,
         text: codec,
         chat: Err("no template".into()),
+        special: SpecialTokens::from_pairs([("eos_token", "<end>")]),
         answers: AnswerForm::default(),
+        pooling: Pooling::Mean,
         grammars: GrammarDesk::new(grammars),
         model: ModelCard {
             names: vec![MODEL.into(), "other-name".into()],
@@ -85,6 +93,7 @@ async fn serving_state(step: Duration) -> Data<AppState> {
             max_model_len: MODEL_LEN,
             max_input_len: MODEL_LEN - 1,
             max_output_len: MODEL_LEN,
+            hidden_size: HIDDEN,
         },
         defaults: SamplingParams::default(),
     };
@@ -93,10 +102,10 @@ async fn serving_state(step: Duration) -> Data<AppState> {
 }
 
 /// A whole answer.
-struct Reply {
-    status: StatusCode,
+pub struct Reply {
+    pub status: StatusCode,
     headers: HeaderMap,
-    text: String,
+    pub text: String,
 }
 
 impl Reply {
@@ -127,7 +136,7 @@ async fn call(state: &Data<AppState>, request: TestRequest) -> Reply {
     call_port(state, request, serving_routes).await
 }
 
-async fn call_port(
+pub async fn call_port(
     state: &Data<AppState>,
     request: TestRequest,
     routes: fn(&mut actix_web::web::ServiceConfig),

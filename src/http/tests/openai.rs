@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-fn asked(more: Value) -> Value {
+pub(super) fn asked(more: Value) -> Value {
     let mut body = json!({"model": "sim", "prompt": "abc", "temperature": 0, "max_tokens": 8, "ignore_eos": true});
     body.as_object_mut()
         .expect("an object")
@@ -17,12 +17,12 @@ fn asked(more: Value) -> Value {
     body
 }
 
-async fn state() -> Data<AppState> {
+pub(super) async fn state() -> Data<AppState> {
     serving_state(Duration::ZERO).await
 }
 
 /// A state whose template puts the contents one behind the other.
-async fn chat_state() -> Data<AppState> {
+pub(super) async fn chat_state() -> Data<AppState> {
     let state = state().await.into_inner();
     let mut state = Arc::try_unwrap(state).ok().expect("nobody else holds it");
     let source =
@@ -33,7 +33,7 @@ async fn chat_state() -> Data<AppState> {
     Data::new(state)
 }
 
-fn check_refused(reply: &Reply, status: u16, field: &str) {
+pub(super) fn check_refused(reply: &Reply, status: u16, field: &str) {
     assert_eq!(reply.status, status, "{}", reply.text);
     let error = &reply.json()["error"];
     assert!(

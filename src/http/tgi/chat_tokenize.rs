@@ -58,7 +58,7 @@ async fn answer(
     let text = template
         .render(&input)
         .map_err(|error| Refusal::invalid("messages", error.to_string()))?;
-    let ignored = submit::ignored_header(&parsed.ignored);
+    let ignored = submit::ignored_header(state, &parsed.ignored)?;
     Ok(submit::ok(ignored).json(Tokenized {
         // The template writes the special tokens itself.
         tokenize_response: with_offsets(serving, &text, false)?,

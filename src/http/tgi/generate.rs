@@ -109,7 +109,7 @@ async fn answer(
             id: submit::engine_id(&request_id::of(request)),
             tenant,
         },
-        ignored: submit::ignored_header(&unknown),
+        ignored: submit::ignored_header(state, &unknown)?,
         state,
         serving,
     };

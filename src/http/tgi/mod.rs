@@ -37,3 +37,21 @@ pub use version::Version;
 
 pub(in crate::http) use frames::{StreamParts, TgiFrames};
 pub(in crate::http) use wire::Generated;
+
+/// Where the description has the fields of a request type, and their names.
+#[cfg(test)]
+pub fn field_names(
+    ask: super::openapi::tests::FieldNames,
+) -> std::collections::BTreeMap<&'static str, std::collections::BTreeSet<String>> {
+    [
+        (
+            "/GenerateRequest/properties",
+            ask.of::<parameters::Request>(),
+        ),
+        (
+            "/GenerateRequest/properties/parameters/properties",
+            ask.of::<parameters::Parameters>(),
+        ),
+    ]
+    .into()
+}

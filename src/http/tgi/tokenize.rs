@@ -1,26 +1,28 @@
-//! `POST /tokenize`: with `inputs` TGI's answer (a bare array with byte offsets), with `prompt` or `messages` vLLM's (ids and their count).
+//! `POST /tokenize`: with `inputs` TGI's answer, a bare array with byte offsets. With `prompt` or `messages` it is vLLM's
+//! (`openai/tokenize.rs`).
 
 use super::error;
 use crate::http::json::{Parsed, parse};
+use crate::http::openai::tokenize;
 use crate::http::refusal::Refusal;
 use crate::http::state::{AppState, Serving};
 use crate::http::{body, submit};
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
-use ropeteam_engine::ids::TokenId;
 use ropeteam_engine::text::OffsetToken;
-use ropeteam_models::text::RenderInput;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 #[derive(Debug, Deserialize)]
 struct Request {
-    inputs: Option<String>,
-    prompt: Option<String>,
-    messages: Option<Vec<Value>>,
-    add_special_tokens: Option<bool>,
-    add_generation_prompt: Option<bool>,
-    return_token_strs: Option<bool>,
+    inputs: String,
+}
+
+/// Which form a body has.
+#[derive(Debug, Deserialize)]
+struct Form {
+    prompt: Option<IgnoredAny>,
+    messages: Option<IgnoredAny>,
 }
 
 /// One token and where it stands.
@@ -30,14 +32,6 @@ pub struct Token<'a> {
     text: &'a str,
     start: usize,
     stop: usize,
-}
-
-#[derive(Debug, Serialize)]
-struct Tokens {
-    count: usize,
-    max_model_len: u32,
-    tokens: Vec<u32>,
-    token_strs: Option<Vec<String>>,
 }
 
 /// Answers `POST /tokenize`.
@@ -55,56 +49,13 @@ async fn answer(
     state.keys.tenant(request)?;
     let serving = state.serving()?;
     let bytes = body::read_json(request, payload, state).await?;
-    let Parsed {
-        value: asked,
-        ignored,
-    } = parse::<Request>(&bytes)?;
-    let mut response = submit::ok(submit::ignored_header(&ignored));
-    if let Some(inputs) = &asked.inputs {
-        return Ok(response.json(with_offsets(serving, inputs, true)?));
+    let form: Form = parse(&bytes)?.value;
+    if form.prompt.is_some() || form.messages.is_some() {
+        return Ok(tokenize::answer(&bytes, state, serving).await);
     }
-    let (text, special) = match (&asked.prompt, &asked.messages) {
-        (Some(prompt), _) => (prompt.clone(), true),
-        (None, Some(messages)) => (render(serving, messages, &asked)?, false),
-        (None, None) => {
-            return Err(Refusal::invalid(
-                "inputs",
-                "one of inputs, prompt or messages is missing",
-            ));
-        }
-    };
-    let ids = encode(serving, &text, asked.add_special_tokens.unwrap_or(special))?;
-    let names = |id: &TokenId| serving.text.token_text(*id).unwrap_or_default();
-    Ok(response.json(Tokens {
-        count: ids.len(),
-        max_model_len: serving.model.max_model_len,
-        token_strs: asked
-            .return_token_strs
-            .unwrap_or(false)
-            .then(|| ids.iter().map(names).collect()),
-        tokens: ids.into_iter().map(|id| id.0).collect(),
-    }))
-}
-
-fn encode(serving: &Serving, text: &str, special: bool) -> Result<Vec<TokenId>, Refusal> {
-    serving
-        .text
-        .encode(text, special)
-        .map_err(|error| Refusal::invalid("inputs", error.to_string()))
-}
-
-fn render(serving: &Serving, messages: &[Value], asked: &Request) -> Result<String, Refusal> {
-    let template = serving
-        .chat
-        .as_ref()
-        .map_err(|why| Refusal::invalid("messages", why.clone()))?;
-    let input = RenderInput {
-        add_generation_prompt: asked.add_generation_prompt.unwrap_or(true),
-        ..RenderInput::new(messages)
-    };
-    template
-        .render(&input)
-        .map_err(|error| Refusal::invalid("messages", error.to_string()))
+    let Parsed { value, ignored } = parse::<Request>(&bytes)?;
+    let mut response = submit::ok(submit::ignored_header(state, &ignored)?);
+    Ok(response.json(with_offsets(serving, &value.inputs, true)?))
 }
 
 /// Each token with its place in `text`, in bytes. Tokens that are not in it (a begin token) are empty.

@@ -42,8 +42,8 @@ const TOOL_USE: &str = "tool_use";
 pub struct ChatTemplate {
     environment: Environment<'static>,
     special_tokens: SpecialTokens,
-    /// Name of a template to the file that holds it.
-    origins: BTreeMap<String, String>,
+    /// The templates as they were written, by name.
+    sources: BTreeMap<String, String>,
     form: ContentForm,
 }
 
@@ -121,13 +121,18 @@ impl ChatTemplate {
 
     /// Whether the model has a template.
     pub fn exists(&self) -> bool {
-        !self.origins.is_empty()
+        !self.sources.is_empty()
+    }
+
+    /// The template that is used without tools, as it was written.
+    pub fn source(&self) -> Option<&str> {
+        self.sources.get(DEFAULT).map(String::as_str)
     }
 
     /// Whether any of the templates writes `mark` or looks for it.
     pub fn mentions(&self, mark: &str) -> bool {
         let template = |name: &String| self.environment.get_template(name).ok();
-        let mut templates = self.origins.keys().filter_map(template);
+        let mut templates = self.sources.keys().filter_map(template);
         templates.any(|template| template.source().contains(mark))
     }
 
@@ -154,20 +159,20 @@ impl ChatTemplate {
         special_tokens: SpecialTokens,
     ) -> Result<Self, TemplateError> {
         let mut environment = environment::new();
-        let mut origins = BTreeMap::new();
+        let mut sources = BTreeMap::new();
         for Located {
             name,
             source,
             origin,
         } in templates
         {
-            let source = dialect::bridge(&source).map_err(|e| TemplateError::Syntax {
+            let bridged = dialect::bridge(&source).map_err(|e| TemplateError::Syntax {
                 origin: origin.clone(),
                 line: e.line,
                 detail: e.detail,
             })?;
             environment
-                .add_template_owned(name.clone(), source)
+                .add_template_owned(name.clone(), bridged)
                 .map_err(|e| TemplateError::Syntax {
                     origin: origin.clone(),
                     line: e.line().unwrap_or(1),
@@ -175,12 +180,12 @@ impl ChatTemplate {
                         .detail()
                         .map_or_else(|| e.kind().to_string(), str::to_owned),
                 })?;
-            origins.insert(name, origin);
+            sources.insert(name, source);
         }
         let mut template = Self {
             environment,
             special_tokens,
-            origins,
+            sources,
             form: ContentForm::Text,
         };
         template.form = template.probe_form();
@@ -209,7 +214,7 @@ impl ChatTemplate {
     fn choose(&self, with_tools: bool) -> Result<&'static str, TemplateError> {
         [(TOOL_USE, with_tools), (DEFAULT, true)]
             .into_iter()
-            .find(|(name, fits)| *fits && self.origins.contains_key(*name))
+            .find(|(name, fits)| *fits && self.sources.contains_key(*name))
             .map(|(name, _)| name)
             .ok_or(TemplateError::Missing)
     }

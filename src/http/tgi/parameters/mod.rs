@@ -225,6 +225,7 @@ impl Request {
                 logprobs
             },
             prompt_logprobs: self.wants_prefill().then_some(0),
+            pooling: None,
             skip_special_tokens: true,
             cache_salt: String::new(),
             tenant: caller.tenant,
