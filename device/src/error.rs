@@ -1,5 +1,16 @@
 //! What can go wrong on a device, by what the caller can do about it.
 
+/// What a failure took with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Damage {
+    /// Nothing but the call: its arguments were refused.
+    Call,
+    /// What the device holds; it can be reset.
+    Device,
+    /// The driver's state in this process; only another process, or a reset from outside, helps.
+    Process,
+}
+
 /// A device operation failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
@@ -22,15 +33,22 @@ pub enum DeviceError {
         free_bytes: u64,
     },
     /// An operator failed on the device.
-    #[error("{op} failed with code {code}: {text}")]
+    #[error("{op} failed with code {code} ({name}): {text}")]
     Op {
         /// The operator.
         op: &'static str,
         /// The device's code.
         code: i64,
+        /// The code's own name.
+        name: &'static str,
         /// The device's own words.
         text: String,
+        /// What it took with it.
+        damage: Damage,
     },
+    /// There is no such device here, or not with what it would need; the text says what is missing.
+    #[error("{0}")]
+    Unavailable(String),
     /// The device is gone; only a restart helps.
     #[error("device lost: {0}")]
     Lost(String),

@@ -2,13 +2,14 @@
 //! A model's forward pass is written once over `dyn Device`; a device is one implementation of this trait and must pass
 //! the conformance suite.
 
+pub mod checks;
 pub mod conformance;
 pub mod cpu;
 mod error;
 mod tensor;
 
 pub use cpu::{CpuDevice, CpuOptions};
-pub use error::DeviceError;
+pub use error::{Damage, DeviceError};
 pub use tensor::{Dtype, TensorView, dequant_row};
 
 use serde::{Deserialize, Serialize};
@@ -21,12 +22,12 @@ pub struct Weight(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Act(pub u32);
 
-/// What a device holds weights in. Activations between operators and sums of products are f32.
+/// What a device holds weights in. Activations between operators are `DeviceInfo::activations`, sums of products f32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Precision {
     /// f32, whatever the file holds: the reference.
     F32,
-    /// bf16, whatever the file holds; products of bf16.
+    /// bf16 (f16 where activations are), whatever the file holds; products of such.
     Bf16,
     /// As the file holds them: floats in bf16, quantised weights packed in their own format, multiplied by int8 activations.
     Stored,
@@ -39,11 +40,35 @@ pub enum Precision {
 /// What a device holds keys and values in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum KvPrecision {
-    /// f32 beside weights in f32, bf16 beside all others.
+    /// f32 beside weights in f32; beside all others bf16, or f16 where activations are.
     #[default]
     ByWeights,
     /// int8: a scale for every 32 elements of a key, and one for a value.
     Int8,
+}
+
+/// Numbers between operators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Float {
+    /// 32 bits.
+    F32,
+    /// The upper half of 32 bits.
+    Bf16,
+    /// IEEE half precision.
+    F16,
+}
+
+/// Which caches and attentions a device computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttentionLimits {
+    /// Tokens per block are a multiple of this.
+    pub block_size_step: usize,
+    /// Elements per head are a multiple of this.
+    pub head_dim_step: usize,
+    /// Elements per head are at most so many.
+    pub head_dim_max: usize,
+    /// Whether rows may see less than all positions before them.
+    pub windows: bool,
 }
 
 /// What a device is.
@@ -57,6 +82,10 @@ pub struct DeviceInfo {
     pub precision: Precision,
     /// What it holds keys and values in.
     pub kv: KvPrecision,
+    /// What it holds activations in.
+    pub activations: Float,
+    /// Which attentions it computes.
+    pub attention: AttentionLimits,
     /// Memory that a KV cache could still take, in bytes.
     pub free_bytes: u64,
 }
@@ -123,6 +152,17 @@ pub struct AttentionShape {
     pub scale: f32,
     /// A row at position p sees positions `p - window + 1 ..= p`; `None`: all up to p.
     pub window: Option<usize>,
+}
+
+/// Norms of single heads before they are rotated.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HeadNorms {
+    /// Of query heads.
+    pub query: Weight,
+    /// Of key heads.
+    pub key: Weight,
+    /// Added to the mean square.
+    pub eps: f32,
 }
 
 /// How a result joins the residual stream, and how the sum is normed for what comes next.
@@ -213,8 +253,9 @@ pub trait Device {
         rows: usize,
     ) -> Result<(), DeviceError>;
 
-    /// Rotates q and k in place and writes k and v to the cache of `layer`.
-    /// `qkv` rows are `[heads * head_dim | kv_heads * head_dim | kv_heads * head_dim]`.
+    /// Rotates q and k and writes k and v to the cache of `layer`.
+    /// `qkv` rows are `[heads * head_dim | kv_heads * head_dim | kv_heads * head_dim]`; afterwards they are good for `attention` over
+    /// the same rows and layer only.
     fn rope_and_cache(
         &mut self,
         qkv: Act,
@@ -223,6 +264,23 @@ pub trait Device {
         rope: &Rope,
         rows: &Rows,
     ) -> Result<(), DeviceError>;
+
+    /// `head_norm` of query and key heads, then `rope_and_cache`.
+    fn norm_rope_and_cache(
+        &mut self,
+        qkv: Act,
+        norms: HeadNorms,
+        layer: usize,
+        shape: &AttentionShape,
+        rope: &Rope,
+        rows: &Rows,
+    ) -> Result<(), DeviceError> {
+        let HeadNorms { query, key, eps } = norms;
+        let (count, keys) = (rows.positions.len(), shape.heads * shape.head_dim);
+        self.head_norm(qkv, 0, shape.heads, query, eps, count)?;
+        self.head_norm(qkv, keys, shape.kv_heads, key, eps, count)?;
+        self.rope_and_cache(qkv, layer, shape, rope, rows)
+    }
 
     /// Causal attention of the q part of `qkv` over the cache of `layer`; out is `[rows, heads * head_dim]`.
     fn attention(

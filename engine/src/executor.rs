@@ -129,6 +129,10 @@ pub enum FaultKind {
     Model,
     /// An operator returned an error.
     Operator,
+    /// The hardware or its driver failed; what the device held is lost.
+    Hardware,
+    /// The driver is beyond a reset by this process.
+    Driver,
     /// The step panicked.
     Panic,
     /// No step finished within the limit.
@@ -146,6 +150,8 @@ impl FaultKind {
             FaultKind::Start => "start",
             FaultKind::Model => "model",
             FaultKind::Operator => "operator",
+            FaultKind::Hardware => "hardware",
+            FaultKind::Driver => "driver",
             FaultKind::Panic => "panic",
             FaultKind::Stuck => "stuck",
             FaultKind::Process => "process",

@@ -6,7 +6,7 @@ use crate::checkpoint::Checkpoint;
 use crate::error::LoadError;
 use crate::spec::DecoderSpec;
 use crate::weights::DecoderWeights;
-use ropeteam_device::{Act, Device, DeviceError, Join, Rows, Weight};
+use ropeteam_device::{Act, Device, DeviceError, HeadNorms, Join, Rows, Weight};
 
 /// A decoder whose weights and buffers are on a device.
 pub(crate) struct Decoder {
@@ -264,18 +264,15 @@ impl Decoder {
                 device.joined_linear(join, layer.qkv, tokens, qkv)?;
             }
         }
-        if let Some([query_norm, key_norm]) = layer.head_norms {
-            device.head_norm(qkv, 0, spec.heads, query_norm, spec.eps, tokens)?;
-            device.head_norm(
-                qkv,
-                spec.query_dim(),
-                spec.kv_heads,
-                key_norm,
-                spec.eps,
-                tokens,
-            )?;
+        let (shape, rope) = (spec.attention(index), &spec.rope);
+        match layer.head_norms {
+            Some([query, key]) => {
+                let eps = spec.eps;
+                let norms = HeadNorms { query, key, eps };
+                device.norm_rope_and_cache(qkv, norms, index, &shape, rope, rows)
+            }
+            None => device.rope_and_cache(qkv, index, &shape, rope, rows),
         }
-        device.rope_and_cache(qkv, index, &spec.attention(index), &spec.rope, rows)
     }
 
     /// What the heads see, in `context`.

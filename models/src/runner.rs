@@ -7,7 +7,7 @@ use crate::error::LoadError;
 use crate::families;
 use crate::spec::DecoderSpec;
 use crate::step_rows::{StepLimits, StepRows};
-use ropeteam_device::{Act, ColumnMask, Device, DeviceError};
+use ropeteam_device::{Act, ColumnMask, Damage, Device, DeviceError};
 use ropeteam_engine::executor::{Capacity, DeviceFault, FaultKind, ForkJoin, StepExecutor};
 use ropeteam_engine::ids::TokenId;
 use ropeteam_engine::plan::{ChunkResult, StepOutput, StepPlan, Want};
@@ -52,6 +52,7 @@ impl ModelRunner {
     ) -> Result<Self, LoadError> {
         let spec = families::spec(checkpoint.config())?;
         options.check(&spec)?;
+        check_windows(&spec, &*device, options.max_model_len)?;
         let (vocab, mask) = (spec.vocab, fitting(options.mask, spec.vocab));
         let kv_shape = spec.kv_shape(options.kv_blocks as usize, options.block_size as usize);
         let sizes = (
@@ -260,6 +261,25 @@ impl RunnerOptions {
     }
 }
 
+/// A device without sliding windows computes sequences that stay inside them.
+fn check_windows(spec: &DecoderSpec, device: &dyn Device, model_len: u32) -> Result<(), LoadError> {
+    let info = device.info();
+    let windows = (0..spec.layers()).filter_map(|layer| spec.attention(layer).window);
+    match windows.min() {
+        Some(window) if !info.attention.windows && window < model_len as usize => {
+            Err(LoadError::Option {
+                option: "max_model_len",
+                found: model_len.into(),
+                expected: format!(
+                    "but {} has no sliding windows, and the model's are of {window}",
+                    info.kind
+                ),
+            })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The mask without columns that the logits do not have: a tokenizer may know more tokens than the model.
 fn fitting(mut mask: ColumnMask, vocab: usize) -> ColumnMask {
     mask.limit = mask.limit.min(vocab);
@@ -275,7 +295,20 @@ fn mask_row(row: &mut [f32], mask: &ColumnMask) {
 }
 
 fn fault(error: DeviceError) -> DeviceFault {
-    operator_fault(error.to_string())
+    let kind = match &error {
+        DeviceError::Op {
+            damage: Damage::Process,
+            ..
+        } => FaultKind::Driver,
+        DeviceError::Op {
+            damage: Damage::Device,
+            ..
+        }
+        | DeviceError::Lost(_) => FaultKind::Hardware,
+        _ => FaultKind::Operator,
+    };
+    let detail = error.to_string();
+    DeviceFault { kind, detail }
 }
 
 fn operator_fault(detail: impl Into<String>) -> DeviceFault {

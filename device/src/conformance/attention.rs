@@ -3,9 +3,11 @@
 //! before.
 
 use super::Make;
-use super::numbers::{Random, assert_close, assert_same_bits, rounded};
+use super::numbers::{Arithmetic, Random, assert_close, assert_same_bits};
 use super::session::Session;
-use crate::{AttentionShape, KvPrecision, KvShape, Precision, Rope, Rows, Segment};
+use crate::{
+    AttentionLimits, AttentionShape, Float, KvPrecision, KvShape, Precision, Rope, Rows, Segment,
+};
 use ropeteam_kernels::reference;
 
 /// One kind of attention.
@@ -54,6 +56,15 @@ impl Case {
         self
     }
 
+    /// The case as a device with these limits computes it; `None` if it does not.
+    fn within(mut self, limits: &AttentionLimits) -> Option<Self> {
+        self.block_size = self.block_size.next_multiple_of(limits.block_size_step);
+        let computes = self.head_dim.is_multiple_of(limits.head_dim_step)
+            && self.head_dim <= limits.head_dim_max
+            && (self.window.is_none() || limits.windows);
+        computes.then_some(self)
+    }
+
     fn cols(&self) -> usize {
         (self.heads + 2 * self.kv_heads) * self.head_dim
     }
@@ -95,7 +106,8 @@ const LAYERS: usize = 2;
 const SEQUENCES: usize = 4;
 
 pub(super) fn check(precision: Precision, makes: &[Make<'_>]) {
-    for case in CASES {
+    let limits = makes[0]().info().attention;
+    for case in CASES.iter().filter_map(|case| case.within(&limits)) {
         let mut first: Option<Vec<Vec<f32>>> = None;
         for (index, make) in makes.iter().enumerate() {
             let mut run = Run::new(Session::new(make(), precision, 11), case);
@@ -143,9 +155,13 @@ struct Run {
 
 impl Run {
     fn new(mut session: Session, case: Case) -> Self {
-        let qkv = case
-            .lengths
-            .map(|len| rounded(Precision::Bf16, &session.random.numbers(len * case.cols())));
+        let qkv = case.lengths.map(|len| {
+            let bf16 = Arithmetic {
+                precision: Precision::Bf16,
+                activations: Float::Bf16,
+            };
+            bf16.rounded(&session.random.numbers(len * case.cols()))
+        });
         let held = qkv.iter().map(|qkv| session.embedded(qkv, case.cols()));
         let held = held.collect();
         let tables = case.lengths.map(|len| len.div_ceil(case.block_size));
@@ -278,11 +294,12 @@ impl Run {
         for (sequence, found) in found.iter().enumerate() {
             let expected = self.reference(&self.held[sequence]);
             // Probabilities may be rounded to bf16 as well, and so may what the reference did not see rounded.
-            let tolerance = match (self.kv(), self.session.precision) {
+            let arithmetic = self.session.arithmetic;
+            let tolerance = arithmetic.tolerance(match (self.kv(), arithmetic.precision) {
                 (KvPrecision::ByWeights, Precision::F32) => 2e-5,
                 // Numbers at the edge between two whole ones may be rounded to either.
                 _ => 1e-2,
-            };
+            });
             assert_close(
                 &format!("{:?}, sequence {sequence}", self.case),
                 found,
@@ -317,7 +334,7 @@ impl Run {
                 );
             }
         }
-        let mut qkv = rounded(self.session.precision, &qkv);
+        let mut qkv = self.session.arithmetic.rounded(&qkv);
         if self.kv() == KvPrecision::Int8 {
             for row in qkv.chunks_exact_mut(cols) {
                 let (keys, values) = row[heads * head_dim..].split_at_mut(kv_heads * head_dim);

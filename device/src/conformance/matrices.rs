@@ -1,7 +1,7 @@
 //! Checks of `linear`, `gated_linear`, `joined_linear` and `embed`: against the reference, and row by row against the whole batch.
 
 use super::Make;
-use super::numbers::{assert_close, assert_same_bits, bytes, rounded, rounded_rows};
+use super::numbers::{assert_close, assert_same_bits, bytes};
 use super::session::{Session, view};
 use crate::{Join, Precision, TensorView};
 use ropeteam_kernels::reference;
@@ -54,7 +54,7 @@ fn linear(
     with_bias: bool,
     rows: usize,
 ) -> Vec<f32> {
-    let precision = session.precision;
+    let arithmetic = session.arithmetic;
     let outputs: usize = parts.iter().sum();
     let weights: Vec<Vec<f32>> = parts
         .iter()
@@ -98,9 +98,9 @@ fn linear(
 
     let what = format!("linear {parts:?}x{inputs}, {rows} rows");
     let held_weights = session.embedded(&weights.concat(), inputs);
-    let x_rounded = rounded_rows(precision, &held, inputs);
+    let x_rounded = arithmetic.rounded_rows(&held, inputs);
     let expected = reference::linear(&x_rounded, &held_weights, inputs, &bias);
-    assert_close(&what, &found, &expected, 2e-5);
+    assert_close(&what, &found, &expected, arithmetic.tolerance(2e-5));
 
     let (one, alone) = (session.alloc(1, inputs), session.alloc(1, outputs));
     for row in [0, rows / 2, rows - 1] {
@@ -210,11 +210,12 @@ fn tied(mut session: Session) {
         .flat_map(|id| &table[*id as usize * dim..][..dim])
         .copied()
         .collect();
-    match session.precision {
+    let arithmetic = session.arithmetic;
+    match arithmetic.precision {
         Precision::Int8 => assert_close("embed", &held, &expected, 0.5 / 127.0),
         // Half a step of a range of two, and as much again where the squares of all are smallest.
         Precision::Int4 => assert_close("embed", &held, &expected, 2.0 / 15.0),
-        floats => assert_same_bits("embed", &held, &rounded(floats, &expected)),
+        _ => assert_same_bits("embed", &held, &arithmetic.rounded(&expected)),
     }
     let table = session.rows_of(weight, vocab, dim);
     session
@@ -225,12 +226,7 @@ fn tied(mut session: Session) {
     assert_close(
         "tied head",
         &found,
-        &reference::linear(
-            &rounded_rows(session.precision, &held, dim),
-            &table,
-            dim,
-            &[],
-        ),
-        2e-5,
+        &reference::linear(&arithmetic.rounded_rows(&held, dim), &table, dim, &[]),
+        arithmetic.tolerance(2e-5),
     );
 }

@@ -30,3 +30,11 @@ pub fn check(precision: Precision, makes: &[Make<'_>]) {
         refusals::check(make().as_mut());
     }
 }
+
+/// The checks of weights that files hold quantised, for devices on which the whole suite takes long.
+///
+/// # Panics
+/// As `check`.
+pub fn check_stored(makes: &[Make<'_>]) {
+    stored::check(makes);
+}

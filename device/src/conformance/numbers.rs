@@ -1,6 +1,6 @@
 //! Test numbers: seeded, rounded as a precision holds them, and compared with the largest difference named.
 
-use crate::Precision;
+use crate::{Float, Precision};
 use ropeteam_kernels::reference;
 
 /// A small generator (splitmix64), so that the suite needs nothing else and every run is alike.
@@ -37,20 +37,54 @@ impl Random {
     }
 }
 
-/// The numbers as a device of this precision holds KV.
-pub(super) fn rounded(precision: Precision, x: &[f32]) -> Vec<f32> {
-    match precision {
-        Precision::F32 => x.to_vec(),
-        _ => x.iter().map(|x| to_bf16(*x)).collect(),
+/// How a device holds numbers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arithmetic {
+    pub precision: Precision,
+    pub activations: Float,
+}
+
+impl Arithmetic {
+    /// The numbers as KV, and as weights of 16 bits.
+    pub(super) fn rounded(&self, x: &[f32]) -> Vec<f32> {
+        match (self.precision, self.activations) {
+            (Precision::F32, _) => x.to_vec(),
+            (_, Float::F16) => round_all(Float::F16, x),
+            _ => round_all(Float::Bf16, x),
+        }
+    }
+
+    /// The numbers as activations.
+    pub(super) fn as_activations(&self, x: &[f32]) -> Vec<f32> {
+        round_all(self.activations, x)
+    }
+
+    /// Rows of `cols` numbers as they are multiplied with weights that are loaded as floats.
+    pub(super) fn rounded_rows(&self, x: &[f32], cols: usize) -> Vec<f32> {
+        match self.precision {
+            Precision::Int8 | Precision::Int4 => reference::rounded_to_int8(x, cols),
+            Precision::F32 | Precision::Bf16 | Precision::Stored => self.rounded(x),
+        }
+    }
+
+    /// What a result may be off by, where one computed with activations in f32 may be off by `exact`. Two operators may be behind
+    /// it, each of which rounds, and so may the weights of a norm be rounded.
+    pub(super) fn tolerance(&self, exact: f32) -> f32 {
+        match self.activations {
+            Float::F32 => exact,
+            Float::Bf16 => exact + 2.0 / 256.0,
+            Float::F16 => exact + 2.0 / 2048.0,
+        }
     }
 }
 
-/// Rows of `cols` numbers as a device of this precision multiplies them with weights that are loaded as floats.
-pub(super) fn rounded_rows(precision: Precision, x: &[f32], cols: usize) -> Vec<f32> {
-    match precision {
-        Precision::Int8 | Precision::Int4 => reference::rounded_to_int8(x, cols),
-        Precision::F32 | Precision::Bf16 | Precision::Stored => rounded(precision, x),
-    }
+fn round_all(float: Float, x: &[f32]) -> Vec<f32> {
+    let round = |x: &f32| match float {
+        Float::F32 => *x,
+        Float::Bf16 => to_bf16(*x),
+        Float::F16 => half::f16::from_f32(*x).to_f32(),
+    };
+    x.iter().map(round).collect()
 }
 
 /// To nearest, ties to even; for finite numbers.

@@ -156,19 +156,23 @@ fn reads(device: &mut dyn Device, x: Act) {
 }
 
 fn attentions(device: &mut dyn Device) {
+    let limits = device.info().attention;
+    let head_dim = 4usize.next_multiple_of(limits.head_dim_step);
+    let block_size = 2usize.next_multiple_of(limits.block_size_step);
+    let last = block_size as u32;
     let shape = AttentionShape {
         heads: 2,
         kv_heads: 1,
-        head_dim: 4,
+        head_dim,
         scale: 0.5,
         window: None,
     };
     let kv = KvShape {
         layers: 1,
         blocks: 3,
-        block_size: 2,
+        block_size,
         kv_heads: 1,
-        head_dim: 4,
+        head_dim,
     };
     let rope = Rope {
         inv_freq: vec![1.0, 0.1],
@@ -176,17 +180,17 @@ fn attentions(device: &mut dyn Device) {
         interleaved: false,
     };
     let rows = Rows {
-        positions: vec![1, 2],
-        slots: vec![5, 0],
+        positions: (0..=last).collect(),
+        slots: (2 * last..3 * last).chain([0]).collect(),
         segments: vec![Segment {
             first_row: 0,
-            rows: 2,
+            rows: block_size + 1,
             blocks: vec![2, 0],
         }],
     };
     let (qkv, out) = (
-        device.alloc(2, 16).expect("alloc"),
-        device.alloc(2, 8).expect("alloc"),
+        device.alloc(block_size + 1, 4 * head_dim).expect("alloc"),
+        device.alloc(block_size + 1, 2 * head_dim).expect("alloc"),
     );
     refused(
         "an empty cache",
@@ -216,7 +220,7 @@ fn attentions(device: &mut dyn Device) {
         "another head width",
         0,
         &AttentionShape {
-            head_dim: 8,
+            head_dim: 2 * head_dim,
             ..shape
         },
         &rope,
@@ -267,7 +271,7 @@ fn attentions(device: &mut dyn Device) {
         0,
         &shape,
         &rope,
-        &with(&|rows| rows.positions[1] = 3),
+        &with(&|rows| rows.positions[1] += 1),
     );
     both(
         "a row of no segment",
@@ -277,7 +281,7 @@ fn attentions(device: &mut dyn Device) {
         &with(&|rows| rows.segments[0].rows = 1),
     );
     let turned = Rope {
-        inv_freq: vec![1.0; 3],
+        inv_freq: vec![1.0; head_dim / 2 + 1],
         ..rope
     };
     refused(

@@ -1,12 +1,12 @@
 //! A device under test with the few calls that most checks are made of.
 
-use super::numbers::{Random, bytes};
+use super::numbers::{Arithmetic, Random, bytes};
 use crate::{Act, Device, Dtype, Precision, TensorView, Weight};
 
 /// A device, and numbers that are the same for each device the suite compares.
 pub(super) struct Session {
     pub device: Box<dyn Device>,
-    pub precision: Precision,
+    pub arithmetic: Arithmetic,
     pub random: Random,
 }
 
@@ -23,9 +23,13 @@ pub(super) fn view(bytes: &[u8], rows: usize, cols: usize) -> TensorView<'_> {
 
 impl Session {
     pub(super) fn new(device: Box<dyn Device>, precision: Precision, seed: u64) -> Self {
+        let arithmetic = Arithmetic {
+            precision,
+            activations: device.info().activations,
+        };
         Self {
             device,
-            precision,
+            arithmetic,
             random: Random(seed),
         }
     }
@@ -38,7 +42,7 @@ impl Session {
     ///
     /// The trait uploads weights, not activations, so the values come as the sum of some tables.
     pub(super) fn filled(&mut self, values: &[f32], cols: usize) -> (Act, Vec<f32>) {
-        let tables = match self.precision {
+        let tables = match self.arithmetic.precision {
             Precision::F32 | Precision::Bf16 | Precision::Stored => 2,
             Precision::Int8 => 3,
             Precision::Int4 => 5,

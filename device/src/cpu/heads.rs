@@ -1,8 +1,8 @@
 //! The part of the CPU device that knows heads, positions and the KV cache.
 
 use super::memory::{ensure_free, out_of_memory};
-use super::rows::{check_heads, check_rows};
 use super::{CpuDevice, ensure, shape_error};
+use crate::checks::{check_cache, check_heads, check_rows};
 use crate::{Act, AttentionShape, Device, DeviceError, KvShape, Rope, Rows};
 use ropeteam_kernels::{self as kernels, KvCache, attention, kv, rope};
 
@@ -17,19 +17,21 @@ pub(super) fn kv_shape(shape: &KvShape) -> kv::Shape {
     }
 }
 
+/// The same in the trait's words.
+fn cache_shape(shape: &kv::Shape) -> KvShape {
+    KvShape {
+        layers: shape.layers,
+        blocks: shape.blocks,
+        block_size: shape.block_size,
+        kv_heads: shape.kv_heads,
+        head_dim: shape.head_dim,
+    }
+}
+
 impl CpuDevice {
     /// See `Device::alloc_kv`.
     pub(super) fn replace_cache(&mut self, shape: KvShape) -> Result<(), DeviceError> {
-        let sizes = [
-            shape.layers,
-            shape.blocks,
-            shape.block_size,
-            shape.kv_heads,
-            shape.head_dim,
-        ];
-        ensure(!sizes.contains(&0), "alloc_kv", || {
-            format!("a size of {shape:?} is zero")
-        })?;
+        check_cache(&shape)?;
         ensure(
             shape.head_dim <= attention::MAX_HEAD_DIM,
             "alloc_kv",
@@ -41,13 +43,6 @@ impl CpuDevice {
                 )
             },
         )?;
-        let slots = shape
-            .blocks
-            .checked_mul(shape.block_size)
-            .and_then(|n| u32::try_from(n).ok());
-        ensure(slots.is_some(), "alloc_kv", || {
-            format!("slots of {shape:?} exceed 32 bits")
-        })?;
         self.kv = None;
         let bytes = self
             .kv_block_bytes(&shape)
@@ -72,8 +67,9 @@ impl CpuDevice {
             .kv
             .as_mut()
             .ok_or_else(|| shape_error(op, "no KV cache yet".to_owned()))?;
-        check_heads(op, kv.shape(), shape, layer)?;
-        check_rows(op, kv.shape(), rows)?;
+        let cache = cache_shape(kv.shape());
+        check_heads(op, &cache, shape, layer)?;
+        check_rows(op, &cache, rows)?;
         ensure(2 * rope.inv_freq.len() <= shape.head_dim, op, || {
             format!(
                 "{} pairs to rotate in heads of {}",
@@ -114,8 +110,9 @@ impl CpuDevice {
             .kv
             .as_ref()
             .ok_or_else(|| shape_error(op, "no KV cache yet".to_owned()))?;
-        check_heads(op, kv.shape(), shape, layer)?;
-        check_rows(op, kv.shape(), rows)?;
+        let cache = cache_shape(kv.shape());
+        check_heads(op, &cache, shape, layer)?;
+        check_rows(op, &cache, rows)?;
         let out_cols = shape.heads * shape.head_dim;
         let cols = out_cols + 2 * shape.kv_heads * shape.head_dim;
         let [x, out] = self

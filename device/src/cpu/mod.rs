@@ -5,12 +5,12 @@ mod buffers;
 mod heads;
 mod memory;
 mod rotation;
-mod rows;
 mod weights;
 
+use crate::checks::{ensure, shape_error};
 use crate::{
-    Act, AttentionShape, ColumnMask, Device, DeviceError, DeviceInfo, Join, KvPrecision, KvShape,
-    Precision, Rope, Rows, TensorView, Weight,
+    Act, AttentionLimits, AttentionShape, ColumnMask, Device, DeviceError, DeviceInfo, Float, Join,
+    KvPrecision, KvShape, Precision, Rope, Rows, TensorView, Weight,
 };
 use buffers::Buffers;
 use heads::kv_shape;
@@ -71,24 +71,6 @@ impl CpuDevice {
     }
 }
 
-/// A `Shape` error of operator `op`.
-fn shape_error(op: &'static str, detail: String) -> DeviceError {
-    DeviceError::Shape { op, detail }
-}
-
-/// A `Shape` error unless `holds`.
-fn ensure(
-    holds: bool,
-    op: &'static str,
-    detail: impl FnOnce() -> String,
-) -> Result<(), DeviceError> {
-    if holds {
-        Ok(())
-    } else {
-        Err(shape_error(op, detail()))
-    }
-}
-
 impl Device for CpuDevice {
     fn info(&self) -> DeviceInfo {
         let threads = self.machine.threads();
@@ -101,6 +83,13 @@ impl Device for CpuDevice {
             ),
             precision: self.precision,
             kv: self.kv_precision,
+            activations: Float::F32,
+            attention: AttentionLimits {
+                block_size_step: 1,
+                head_dim_step: 1,
+                head_dim_max: attention::MAX_HEAD_DIM,
+                windows: true,
+            },
             free_bytes: memory::free_bytes(),
         }
     }

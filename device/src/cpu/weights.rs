@@ -2,6 +2,7 @@
 
 use super::memory::{ensure_free, out_of_memory};
 use super::{ensure, shape_error};
+use crate::checks::{check_parts, check_view};
 use crate::{DeviceError, Precision, TensorView, Weight};
 use ropeteam_kernels::dequant::dequant_row;
 use ropeteam_kernels::{Dtype, Format, Machine, Matrix, MatrixId, MatrixStore, Source};
@@ -87,17 +88,7 @@ impl Weights {
         parts: &[TensorView<'_>],
         bias: &[f32],
     ) -> Result<MatrixId, DeviceError> {
-        let inputs = parts.first().map_or(0, |part| part.shape[1]);
-        let outputs: usize = parts.iter().map(|part| part.shape[0]).sum();
-        ensure(inputs > 0 && outputs > 0, op, || {
-            format!("a matrix [{outputs}, {inputs}]")
-        })?;
-        for part in parts {
-            ensure(part.shape[1] == inputs, op, || {
-                format!("a part of {} columns beside one of {inputs}", part.shape[1])
-            })?;
-            check_bytes(op, part)?;
-        }
+        let (inputs, outputs) = check_parts(op, parts)?;
         ensure(bias.is_empty() || bias.len() == outputs, op, || {
             format!("{} bias values for {outputs} outputs", bias.len())
         })?;
@@ -213,48 +204,13 @@ fn stored_format(dtype: Dtype) -> Format {
     }
 }
 
-/// The view's bytes and scales are as many as its shape says, and its row order stays inside.
-fn check_bytes(op: &'static str, view: &TensorView<'_>) -> Result<(), DeviceError> {
-    let [rows, cols] = view.shape;
-    let expected = view
-        .dtype
-        .row_bytes(cols)
-        .and_then(|width| width.checked_mul(rows));
-    ensure(expected == Some(view.bytes.len()), op, || {
-        format!(
-            "{} bytes for {:?} [{rows}, {cols}]",
-            view.bytes.len(),
-            view.dtype
-        )
-    })?;
-    let scales = view.scales.map(<[f32]>::len);
-    ensure(
-        scales == (view.dtype == Dtype::I8).then_some(rows),
-        op,
-        || format!("{scales:?} scales for {rows} rows of {:?}", view.dtype),
-    )?;
-    let Some(order) = view.row_order else {
-        return Ok(());
-    };
-    ensure(order.len() == rows, op, || {
-        format!("an order of {} rows for {rows}", order.len())
-    })?;
-    match order.iter().find(|row| **row as usize >= rows) {
-        Some(row) => Err(shape_error(
-            op,
-            format!("row {row} in the order of {rows} rows"),
-        )),
-        None => Ok(()),
-    }
-}
-
 /// Appends a vector in f32. Its shape is `[n, 1]` (then `row_order` moves elements) or `[1, n]`.
 fn append_vector(
     op: &'static str,
     view: &TensorView<'_>,
     out: &mut Vec<f32>,
 ) -> Result<(), DeviceError> {
-    check_bytes(op, view)?;
+    check_view(op, view)?;
     ensure(view.shape.contains(&1), op, || {
         format!("a vector of shape {:?}", view.shape)
     })?;
