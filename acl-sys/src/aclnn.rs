@@ -44,6 +44,18 @@ declare_functions! {
         ) -> aclnnStatus;
         /// Launches it.
         fn aclnnAddRmsNorm(workspace: *mut c_void, workspace_size: u64, executor: *mut aclOpExecutor, stream: aclrtStream) -> aclnnStatus;
+        /// `x2 = x1 + x2`, then `x1 = rms_norm(x2)`, both in place.
+        fn aclnnInplaceAddRmsNormGetWorkspaceSize(
+            x1: *const aclTensor,
+            x2: *const aclTensor,
+            gamma: *const aclTensor,
+            epsilon: f64,
+            rstd: *const aclTensor,
+            workspace_size: *mut u64,
+            executor: *mut *mut aclOpExecutor,
+        ) -> aclnnStatus;
+        /// Launches it.
+        fn aclnnInplaceAddRmsNorm(workspace: *mut c_void, workspace_size: u64, executor: *mut aclOpExecutor, stream: aclrtStream) -> aclnnStatus;
         /// `out = x · mat2`; `cube_math_type` 0 keeps the precision.
         fn aclnnMatmulGetWorkspaceSize(
             x: *const aclTensor,
@@ -75,6 +87,15 @@ declare_functions! {
         ) -> aclnnStatus;
         /// Launches it.
         fn aclnnCast(workspace: *mut c_void, workspace_size: u64, executor: *mut aclOpExecutor, stream: aclrtStream) -> aclnnStatus;
+        /// `x = source`, element by element; either may be a view with gaps.
+        fn aclnnInplaceCopyGetWorkspaceSize(
+            x: *const aclTensor,
+            source: *const aclTensor,
+            workspace_size: *mut u64,
+            executor: *mut *mut aclOpExecutor,
+        ) -> aclnnStatus;
+        /// Launches it.
+        fn aclnnInplaceCopy(workspace: *mut c_void, workspace_size: u64, executor: *mut aclOpExecutor, stream: aclrtStream) -> aclnnStatus;
         /// Index of the highest element along `dim`.
         fn aclnnArgMaxGetWorkspaceSize(
             x: *const aclTensor,
@@ -86,6 +107,18 @@ declare_functions! {
         ) -> aclnnStatus;
         /// Launches it.
         fn aclnnArgMax(workspace: *mut c_void, workspace_size: u64, executor: *mut aclOpExecutor, stream: aclrtStream) -> aclnnStatus;
+        /// Highest element along `dim` and its index.
+        fn aclnnMaxDimGetWorkspaceSize(
+            x: *const aclTensor,
+            dim: i64,
+            keep_dim: bool,
+            values: *const aclTensor,
+            indices: *const aclTensor,
+            workspace_size: *mut u64,
+            executor: *mut *mut aclOpExecutor,
+        ) -> aclnnStatus;
+        /// Launches it.
+        fn aclnnMaxDim(workspace: *mut c_void, workspace_size: u64, executor: *mut aclOpExecutor, stream: aclrtStream) -> aclnnStatus;
         /// The `k` highest elements along `dim`; `sorted` must be true.
         fn aclnnTopkGetWorkspaceSize(
             x: *const aclTensor,

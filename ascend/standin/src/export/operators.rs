@@ -72,8 +72,8 @@ macro_rules! launches {
 }
 
 launches! {
-    aclnnEmbedding aclnnRmsNorm aclnnAddRmsNorm aclnnMatmul aclnnInplaceAdd aclnnCast aclnnArgMax aclnnTopk aclnnSwiGlu
-    aclnnIndexSelect aclnnRopeWithSinCosCache aclnnScatterPaKvCache aclnnFusedInferAttentionScoreV4
+    aclnnEmbedding aclnnRmsNorm aclnnAddRmsNorm aclnnInplaceAddRmsNorm aclnnMatmul aclnnInplaceAdd aclnnInplaceCopy aclnnCast
+    aclnnArgMax aclnnMaxDim aclnnTopk aclnnSwiGlu aclnnIndexSelect aclnnRopeWithSinCosCache aclnnScatterPaKvCache aclnnFusedInferAttentionScoreV4
     aclnnDynamicQuant aclnnQuantMatmulV4
 }
 
@@ -108,14 +108,20 @@ preparations! {
         |arguments| operators::rms_norm(arguments, ids([x, gamma, y, rstd]), epsilon);
     aclnnAddRmsNorm: fn aclnnAddRmsNormGetWorkspaceSize(x1: T, x2: T, gamma: T, epsilon: f64, y: T, rstd: T, sum: T)
         |arguments| operators::add_rms_norm(arguments, ids([x1, x2, gamma, y, rstd, sum]), epsilon);
+    aclnnInplaceAddRmsNorm: fn aclnnInplaceAddRmsNormGetWorkspaceSize(x1: T, x2: T, gamma: T, epsilon: f64, rstd: T)
+        |arguments| operators::inplace_add_rms_norm(arguments, ids([x1, x2, gamma, rstd]), epsilon);
     aclnnMatmul: fn aclnnMatmulGetWorkspaceSize(x: T, mat2: T, out: T, cube_math_type: i8)
         |arguments| operators::matmul(arguments, ids([x, mat2, out]), cube_math_type);
     aclnnInplaceAdd: fn aclnnInplaceAddGetWorkspaceSize(x: T, other: T, alpha: *const aclScalar)
         |arguments| operators::inplace_add(arguments, ids([x, other]), alpha as Id);
+    aclnnInplaceCopy: fn aclnnInplaceCopyGetWorkspaceSize(x: T, source: T)
+        |arguments| operators::inplace_copy(arguments, ids([x, source]));
     aclnnCast: fn aclnnCastGetWorkspaceSize(x: T, data_type: aclDataType, out: T)
         |arguments| operators::cast(arguments, ids([x, out]), data_type);
     aclnnArgMax: fn aclnnArgMaxGetWorkspaceSize(x: T, dim: i64, keep_dim: bool, out: T)
         |arguments| operators::argmax(arguments, ids([x, out]), dim, keep_dim);
+    aclnnMaxDim: fn aclnnMaxDimGetWorkspaceSize(x: T, dim: i64, keep_dim: bool, values: T, indices: T)
+        |arguments| operators::max_dim(arguments, ids([x, values, indices]), dim, keep_dim);
     aclnnTopk: fn aclnnTopkGetWorkspaceSize(x: T, k: i64, dim: i64, largest: bool, sorted: bool, values: T, indices: T)
         |arguments| operators::topk(arguments, ids([x, values, indices]), Wanted { k, dim, largest, sorted });
     aclnnSwiGlu: fn aclnnSwiGluGetWorkspaceSize(x: T, dim: i64, out: T)

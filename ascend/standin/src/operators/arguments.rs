@@ -34,6 +34,8 @@ pub struct Operand {
     pub tensor: Tensor,
     /// What happens to it.
     pub role: Role,
+    /// Where it stands among the operator's tensors, those left out counted.
+    pub place: usize,
 }
 
 /// The arguments of one first phase.
@@ -71,6 +73,7 @@ impl<'w> Arguments<'w> {
             handle,
             tensor: tensor.clone(),
             role,
+            place: self.operands.len(),
         });
         Ok(tensor)
     }
@@ -105,6 +108,13 @@ impl<'w> Arguments<'w> {
                 "this chip has no such operator",
             )),
             false => Ok(()),
+        }
+    }
+
+    /// Says where the tensors stand among the operator's own, for operators of which some may be left out.
+    pub fn place(&mut self, places: &[usize]) {
+        for (operand, place) in self.operands.iter_mut().zip(places) {
+            operand.place = *place;
         }
     }
 

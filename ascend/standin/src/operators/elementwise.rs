@@ -1,4 +1,4 @@
-//! InplaceAdd, Cast, SwiGlu.
+//! InplaceAdd, InplaceCopy, Cast, SwiGlu.
 
 use super::Executor;
 use super::arguments::{
@@ -39,6 +39,32 @@ pub fn inplace_add(
             }
         }
         x.write(access, &values)
+    };
+    Ok(arguments.executor(0, Arc::new(compute)))
+}
+
+/// `aclnnInplaceCopy`: x = source of the same shape and type; both may have gaps.
+pub fn inplace_copy(mut arguments: Arguments<'_>, [x, source]: [Id; 2]) -> Result<Executor, Fail> {
+    let x = arguments.tensor(x, "selfRef", Role::Out)?;
+    let source = arguments.tensor(source, "src", Role::In)?;
+    if source.data_type != x.data_type || source.shape != x.shape {
+        return Err(not_offered("copies that convert or broadcast"));
+    }
+    let compute = |access: &mut Access<'_>, tensors: &[Tensor]| {
+        let [x, source] = tensors else {
+            return Ok(());
+        };
+        let mut bytes = Vec::new();
+        for run in source.runs() {
+            bytes.extend_from_slice(access.read(run)?);
+        }
+        let mut rest = bytes.as_slice();
+        for run in x.runs() {
+            let (now, later) = rest.split_at(run.len);
+            access.write(run)?.copy_from_slice(now);
+            rest = later;
+        }
+        Ok(())
     };
     Ok(arguments.executor(0, Arc::new(compute)))
 }

@@ -15,13 +15,13 @@ mod search;
 pub use arguments::{Arguments, Operand, Role};
 pub use attention::{Attention, attention};
 pub use cache::{Scatter, scatter};
-pub use elementwise::{cast, inplace_add, swiglu};
+pub use elementwise::{cast, inplace_add, inplace_copy, swiglu};
 pub use lookup::{embedding, index_select};
 pub use matmul::matmul;
-pub use norm::{add_rms_norm, rms_norm};
+pub use norm::{add_rms_norm, inplace_add_rms_norm, rms_norm};
 pub use quantised::{Quantised, dynamic_quant, quant_matmul};
 pub use rope::{Rotation, rotate};
-pub use search::{Wanted, argmax, topk};
+pub use search::{Wanted, argmax, max_dim, topk};
 
 use crate::fail::Fail;
 use crate::task::Access;

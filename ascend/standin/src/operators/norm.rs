@@ -1,7 +1,7 @@
-//! RmsNorm and AddRmsNorm over the last dimension.
+//! RmsNorm, AddRmsNorm and InplaceAddRmsNorm over the last dimension.
 
 use super::Executor;
-use super::arguments::{Arguments, FLOATS, Role, ranked, required, shaped, typed};
+use super::arguments::{Arguments, FLOATS, Role, contiguous, ranked, required, shaped, typed};
 use crate::fail::Fail;
 use crate::task::{Access, Id};
 use crate::tensor::Tensor;
@@ -60,6 +60,37 @@ pub fn add_rms_norm(
         sum.write(access, &values)?;
         let factors = norm(&mut values, &gamma.read(access)?, epsilon);
         y.write(access, &values)?;
+        rstd.write(access, &factors)
+    };
+    Ok(arguments.executor(32 << 10, Arc::new(compute)))
+}
+
+/// `aclnnInplaceAddRmsNorm`: x2 += x1, then x1 = norm of x2; both `[.., n]` in one piece.
+pub fn inplace_add_rms_norm(
+    mut arguments: Arguments<'_>,
+    [x1, x2, gamma, rstd]: [Id; 4],
+    epsilon: f64,
+) -> Result<Executor, Fail> {
+    let x1 = arguments.tensor(x1, "x1Ref", Role::InOut)?;
+    let x2 = arguments.tensor(x2, "x2Ref", Role::InOut)?;
+    let gamma = arguments.tensor(gamma, "gamma", Role::In)?;
+    let rstd = arguments.tensor(rstd, "rstdOut", Role::Out)?;
+    typed(&x2, "x2Ref", &[x1.data_type])?;
+    shaped(&x2, "x2Ref", &x1.shape)?;
+    contiguous(&x1, "x1Ref")?;
+    contiguous(&x2, "x2Ref")?;
+    check(&x1, &gamma, &x1, &rstd)?;
+    let compute = move |access: &mut Access<'_>, tensors: &[Tensor]| {
+        let [x1, x2, gamma, rstd] = tensors else {
+            return Ok(());
+        };
+        let mut values = x1.read(access)?;
+        for (value, other) in values.iter_mut().zip(x2.read(access)?) {
+            *value += other;
+        }
+        x2.write(access, &values)?;
+        let factors = norm(&mut values, &gamma.read(access)?, epsilon);
+        x1.write(access, &values)?;
         rstd.write(access, &factors)
     };
     Ok(arguments.executor(32 << 10, Arc::new(compute)))

@@ -36,6 +36,7 @@ pub fn dynamic_quant(
     let (outer, width) = x.shape.split_at(x.shape.len() - 1);
     shaped(&scale, "scaleOut", outer)?;
     let width = width[0];
+    arguments.place(&[0, 2, 3]);
     let compute = move |access: &mut Access<'_>, tensors: &[Tensor]| {
         let [x, y, scale] = tensors else {
             return Ok(());
@@ -126,6 +127,13 @@ pub fn quant_matmul(mut arguments: Arguments<'_>, asked: Quantised) -> Result<Ex
         shaped(&bias, "bias", &[n])?;
     }
     check_types(&scale, &out, asked.pertoken_scale != 0)?;
+    let optional = [(asked.pertoken_scale, 4), (asked.bias, 5)];
+    let given = optional.into_iter().filter(|(handle, _)| *handle != 0);
+    let places: Vec<usize> = [0, 1, 2, 6]
+        .into_iter()
+        .chain(given.map(|(_, place)| place))
+        .collect();
+    arguments.place(&places);
     let compute =
         move |access: &mut Access<'_>, tensors: &[Tensor]| multiply(access, tensors, &asked);
     Ok(arguments.executor(WORKSPACE, Arc::new(compute)))

@@ -1,4 +1,4 @@
-//! ArgMax and Topk over the last dimension.
+//! ArgMax, MaxDim and Topk over the last dimension.
 
 use super::Executor;
 use super::arguments::{Arguments, FLOATS, INDICES, Role, not_offered, required, shaped, typed};
@@ -41,6 +41,39 @@ pub fn argmax(
         let values = x.read(access)?;
         let best: Vec<f32> = values.chunks_exact(width).map(highest).collect();
         out.write(access, &best)
+    };
+    Ok(arguments.executor(0, Arc::new(compute)))
+}
+
+/// `aclnnMaxDim`: x `[.., n]`, values and indices `[..]` or, with `keep`, `[.., 1]`; the first of equals, NaN before all numbers.
+pub fn max_dim(
+    mut arguments: Arguments<'_>,
+    [x, values, indices]: [Id; 3],
+    dim: i64,
+    keep: bool,
+) -> Result<Executor, Fail> {
+    let x = arguments.tensor(x, "self", Role::In)?;
+    let values = arguments.tensor(values, "out", Role::Out)?;
+    let indices = arguments.tensor(indices, "indices", Role::Out)?;
+    let (width, mut outer) = searched(&x, dim)?;
+    typed(&x, "self", FLOATS)?;
+    typed(&values, "out", &[x.data_type])?;
+    typed(&indices, "indices", INDICES)?;
+    if keep {
+        outer.push(1);
+    }
+    shaped(&values, "out", &outer)?;
+    shaped(&indices, "indices", &outer)?;
+    let compute = move |access: &mut Access<'_>, tensors: &[Tensor]| {
+        let [x, values, indices] = tensors else {
+            return Ok(());
+        };
+        let all = x.read(access)?;
+        let places: Vec<f32> = all.chunks_exact(width).map(highest).collect();
+        let rows = all.chunks_exact(width).zip(&places);
+        let best: Vec<f32> = rows.map(|(row, place)| row[*place as usize]).collect();
+        values.write(access, &best)?;
+        indices.write(access, &places)
     };
     Ok(arguments.executor(0, Arc::new(compute)))
 }

@@ -167,16 +167,16 @@ impl World {
         Ok(())
     }
 
-    /// `aclSetTensorAddr`: the index-th tensor of a repeatable executor lies elsewhere from now on.
+    /// `aclSetTensorAddr`: the index-th tensor (those left out are counted) of a repeatable executor lies elsewhere from now on.
     pub fn move_tensor(&mut self, id: Id, index: usize, address: u64) -> Result<(), Fail> {
         found(&self.executors, id, "executor")?;
         let executor = self.executors.get_mut(&id);
         let operands = executor.map_or(&mut [][..], |executor| &mut executor.operands);
         let count = operands.len();
-        let Some(operand) = operands.get_mut(index) else {
+        let Some(operand) = operands.iter_mut().find(|o| o.place == index) else {
             return Err(mistake(
                 ACLNN_ERR_PARAM_INVALID,
-                format!("tensor {index} of {count}"),
+                format!("tensor {index} of {count}, or one that was left out"),
             ));
         };
         operand.tensor.address = address;
