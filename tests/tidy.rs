@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 /// Our crates and which of ours each may name.
 const EDGES: &[(&str, &[&str])] = &[
     ("acl-sys", &[]),
+    ("ascend", &["acl-sys", "device"]),
     ("ascend/standin", &["acl-sys"]),
     ("kernels", &[]),
     ("engine", &[]),

@@ -28,6 +28,8 @@ macro_rules! declare_functions {
         /// The type of each function, named as the function: for those who implement them.
         #[allow(non_camel_case_types)]
         pub mod pointer {
+            // Not every header has types of its own.
+            #[allow(unused_imports)]
             use super::*;
             $( $(#[$doc])* pub type $name = unsafe extern "C" fn($($type),*) -> $returns; )*
         }

@@ -12,6 +12,7 @@ pub mod acl_meta;
 pub mod acl_rt;
 pub mod aclnn;
 pub mod code;
+pub mod dcmi;
 pub mod load;
 pub mod types;
 

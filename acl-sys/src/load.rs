@@ -108,7 +108,7 @@ impl Libraries {
         Ok(())
     }
 
-    fn open_first(&mut self, candidates: Vec<PathBuf>) -> Result<(), Vec<String>> {
+    pub(crate) fn open_first(&mut self, candidates: Vec<PathBuf>) -> Result<(), Vec<String>> {
         let mut tried = Vec::new();
         for path in candidates {
             match self.open(path.clone()) {

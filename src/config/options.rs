@@ -113,7 +113,8 @@ options! {
         model: String = Text => Word("SmolLM2-135M-Instruct");
         /// Name that clients give the model; auto: its folder's, file's or hub name.
         served_name: Option<String> = Or("auto", &Text) => Null;
-        /// Device to compute on: cpu, or simulated (no weights, for demos and load tests).
+        /// Device to compute on: cpu, ascend (an Ascend NPU; ascend:1 for the second one, ascend:0,1 for two), or simulated (no
+        /// weights, for demos and load tests).
         device: String = Text => Word("cpu");
         /// So many devices of that kind, each with its own weights and KV cache; threads and memory are divided among them.
         device_count: u16 = Int(1, 64) => Number(1);
@@ -125,8 +126,9 @@ options! {
         simulated_time: SimulatedTime = Choice(&["model", "none"]) => Word("model");
         /// Threads that compute; auto: one per core that the process may use.
         threads: Option<usize> = Or("auto", &Int(1, 1024)) => Null;
-        /// Arithmetic of weights and KV cache where they are not quantised; auto: f32 for f32 checkpoints, else bf16.
-        dtype: Dtype = Choice(&["auto", "f32", "bf16"]) => Word("auto");
+        /// Arithmetic of weights and KV cache where they are not quantised; auto: f32 for f32 checkpoints on the CPU, else bf16.
+        /// f16: on Ascend only.
+        dtype: Dtype = Choice(&["auto", "f32", "bf16", "f16"]) => Word("auto");
         /// Weights in few bits: as the file holds them (auto), widened to --dtype (none), or rounded at load (int8, int4).
         quantize: Quantize = Choice(&["auto", "none", "int8", "int4"]) => Word("auto");
         /// Numbers of the KV cache; auto: f32 with --dtype f32, else bf16.
@@ -139,8 +141,8 @@ options! {
         max_output_tokens: Option<u32> = Or("none", &Int(1, 1 << 24)) => Null;
         /// Blocks in the KV cache; auto: what fits into --kv-memory.
         kv_blocks: Option<u32> = Or("auto", &Int(1, 1 << 24)) => Null;
-        /// Tokens per block of the KV cache.
-        kv_block_size: u32 = Int(1, 1024) => Number(16);
+        /// Tokens per block of the KV cache; auto: 16 on the CPU, 128 on Ascend.
+        kv_block_size: Option<u32> = Or("auto", &Int(1, 1024)) => Null;
         /// Memory for the KV cache: a size ("4GiB") or a share of what is free after loading ("25%").
         kv_memory: MemoryBudget = Memory => Word("25%");
         /// Reuse the KV cache of prompts with the same beginning.
@@ -286,6 +288,8 @@ pub enum Dtype {
     F32,
     /// bf16 with f32 accumulation.
     Bf16,
+    /// f16 with f32 accumulation.
+    F16,
 }
 
 /// How hidden states become an embedding.

@@ -96,11 +96,13 @@ impl Recipe {
     pub fn build(&self, epoch: Epoch) -> Result<Box<dyn StepExecutor>, DeviceFault> {
         let executor = match &self.base {
             Base::Model(recipe) => {
-                let entry = devices::find(&recipe.device).map_err(|error| DeviceFault {
+                let chosen = devices::find(&recipe.device).map_err(|error| DeviceFault {
                     kind: FaultKind::Start,
                     detail: error.to_string(),
                 })?;
-                recipe.build(entry).map_err(|error| start_fault(&error))?
+                recipe
+                    .build(chosen.entry)
+                    .map_err(|error| start_fault(&error))?
             }
             Base::Simulated {
                 capacity,

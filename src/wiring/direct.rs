@@ -2,20 +2,17 @@
 //! or rewrite a model; nothing is served this way.
 
 use super::model::find;
-use super::precision::{Weights, kv_precision, precision};
+use super::precision::{Weights, half, kv_precision, precision};
 use super::{simulated, texts};
 use crate::config::Config;
-use crate::devices::{self, DeviceEntry, DeviceOptions};
+use crate::devices::{self, Chosen, DeviceOptions};
 use crate::start_error::StartError;
-use ropeteam_device::{Device, DeviceError, KvPrecision, Precision};
+use ropeteam_device::{Device, DeviceError, Float, KvPrecision, Precision};
 use ropeteam_models::source::Located;
 use ropeteam_models::text::Codec;
 use ropeteam_models::{
     Checkpoint, DecoderSpec, LoadError, ModelInfo, ModelRunner, RunnerOptions, families,
 };
-
-/// Tokens per block of the KV cache.
-const BLOCK_SIZE: u32 = 16;
 
 /// An opened model; its weights are still in its files.
 pub struct DirectModel {
@@ -29,7 +26,9 @@ pub struct DirectModel {
     pub info: ModelInfo,
     /// Its tokenizer.
     pub codec: Codec,
-    device: &'static DeviceEntry,
+    device: Chosen,
+    half: Float,
+    step_timeout_ms: u64,
     threads: Option<usize>,
     precision: Precision,
     kv: KvPrecision,
@@ -52,7 +51,7 @@ impl DirectModel {
     pub fn open(config: &Config) -> Result<Self, StartError> {
         let model = &config.model_config;
         if model.device == simulated::NAME {
-            let what = "device: simulated has no weights; there is: cpu".to_owned();
+            let what = "device: simulated has no weights; there is: cpu, ascend".to_owned();
             return Err(StartError::Usage(what));
         }
         let device = devices::find(&model.device)?;
@@ -61,11 +60,13 @@ impl DirectModel {
         let spec = families::spec(checkpoint.config()).map_err(LoadError::from)?;
         let info = ModelInfo::gather(&checkpoint, &spec).map_err(LoadError::from)?;
         let codec = texts::read(&checkpoint, model)?.codec;
-        let precision = precision(model, &info)?;
+        let precision = precision(model, device.entry, &info)?;
         Ok(Self {
             name,
             precision,
-            kv: kv_precision(model, precision)?,
+            kv: kv_precision(model, device.entry, precision)?,
+            half: half(model),
+            step_timeout_ms: config.server_config.step_timeout_ms,
             checkpoint,
             spec,
             info,
@@ -99,10 +100,13 @@ impl DirectModel {
     /// # Errors
     /// When it cannot be opened.
     pub fn open_device(&self, precision: Precision) -> Result<Box<dyn Device>, DeviceError> {
-        (self.device.open)(&DeviceOptions {
+        (self.device.entry.open)(&DeviceOptions {
             threads: self.threads,
             precision,
             kv: self.kv,
+            half: self.half,
+            number: self.device.numbers[0],
+            step_timeout_ms: self.step_timeout_ms,
         })
     }
 
@@ -113,8 +117,8 @@ impl DirectModel {
     pub fn load(&self, reach: Reach) -> Result<ModelRunner, StartError> {
         let device = self.open_device(self.precision).map_err(LoadError::from)?;
         let options = RunnerOptions {
-            kv_blocks: reach.tokens.div_ceil(BLOCK_SIZE),
-            block_size: BLOCK_SIZE,
+            kv_blocks: reach.tokens.div_ceil(self.device.entry.block_size),
+            block_size: self.device.entry.block_size,
             max_model_len: reach.tokens,
             max_step_tokens: reach.step,
             max_logits_rows: reach.step,

@@ -28,17 +28,21 @@ struct Setting {
     recipe: Recipe,
 }
 
-/// All devices, with that recipe each.
+/// A device for each recipe.
 ///
 /// # Errors
 /// A path that cannot be told to another process.
-pub fn devices(recipe: &Recipe, config: &Config) -> Result<Vec<DeviceSpec>, StartError> {
-    let ids = (0..config.model_config.device_count).map(DeviceId);
-    ids.map(|id| {
-        let isolation = isolation(recipe.of(id), config)?;
-        Ok(DeviceSpec { id, isolation })
-    })
-    .collect()
+pub fn devices(
+    recipes: impl Iterator<Item = Recipe>,
+    config: &Config,
+) -> Result<Vec<DeviceSpec>, StartError> {
+    let numbered = (0..).map(DeviceId).zip(recipes);
+    numbered
+        .map(|(id, recipe)| {
+            let isolation = isolation(recipe.of(id), config)?;
+            Ok(DeviceSpec { id, isolation })
+        })
+        .collect()
 }
 
 fn isolation(recipe: Recipe, config: &Config) -> Result<Isolation, StartError> {

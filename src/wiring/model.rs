@@ -2,7 +2,7 @@
 
 use super::build::{Base, Hooks, ModelRecipe, Recipe};
 use super::isolation;
-use super::precision::{Weights, kv_precision, precision};
+use super::precision::{Weights, half, kv_precision, precision};
 use super::sizing::{Memory, Sizes, bytes, max_input_len, max_output_len, sizes};
 use super::{Footprint, Loaded, defaults, texts};
 use crate::config::{Config, ModelConfig};
@@ -22,37 +22,62 @@ use std::sync::Arc;
 /// What is wrong with the model, the device or the memory.
 pub fn load(config: &Config) -> Result<Loaded, StartError> {
     let model = &config.model_config;
-    let entry = devices::find(&model.device)?;
+    let chosen = devices::find(&model.device)?;
+    let entry = chosen.entry;
     let Located { path, name } = find(&model.model)?;
     let checkpoint = Checkpoint::open(&path).map_err(LoadError::from)?;
     let spec = families::spec(checkpoint.config()).map_err(LoadError::from)?;
     let info = ModelInfo::gather(&checkpoint, &spec).map_err(LoadError::from)?;
     let texts = texts::read(&checkpoint, model)?;
     let weights = Weights {
-        precision: precision(model, &info)?,
+        precision: precision(model, entry, &info)?,
         info: &info,
     };
-    let options = DeviceOptions {
+    let kv = kv_precision(model, entry, weights.precision)?;
+    let options = |number| DeviceOptions {
         threads: threads_each(model),
         precision: weights.precision,
-        kv: kv_precision(model, weights.precision)?,
+        kv,
+        half: half(model),
+        number,
+        step_timeout_ms: config.server_config.step_timeout_ms,
     };
-    let device = (entry.open)(&options).map_err(LoadError::from)?;
-    let sizes = sizes(model, &spec, &weights, Memory::of(&*device, model, &spec))?;
+    let numbers = chosen.counted(model.device_count)?;
+    let block_size = model.kv_block_size.unwrap_or(entry.block_size);
+    let kv_shape = spec.kv_shape(1, block_size as usize);
+    // All devices have the same sizes, so the fullest one decides; those of one kind without numbers share its memory.
+    let mut memory = Memory {
+        free: u64::MAX,
+        block_size,
+        kv_block: 1,
+    };
+    let mut names = Vec::new();
+    for number in &numbers {
+        let device = (entry.open)(&options(*number)).map_err(LoadError::from)?;
+        let info = device.info();
+        memory.free = memory.free.min(info.free_bytes);
+        memory.kv_block = memory.kv_block.max(device.kv_block_bytes(&kv_shape));
+        names.push(info.name);
+    }
+    names.dedup();
+    if !entry.numbered {
+        memory.free /= numbers.len().max(1) as u64;
+    }
+    let sizes = sizes(model, &spec, &weights, memory)?;
     let mask = texts.codec.column_mask(spec.vocab);
     let eos_ids = eos_ids(&info, &texts.end_ids);
-    let recipe = Recipe {
+    let recipes = numbers.iter().map(|number| Recipe {
         base: Base::Model(ModelRecipe {
-            path,
+            path: path.clone(),
             device: entry.name.to_owned(),
-            options,
+            options: options(*number),
             sizes,
-            mask,
+            mask: mask.clone(),
             eos_ids: eos_ids.clone(),
         }),
         hooks: Hooks::from(&config.debug_config),
-    };
-    let devices = isolation::devices(&recipe, config)?;
+    });
+    let devices = isolation::devices(recipes, config)?;
     Ok(Loaded {
         parts: EngineParts {
             codec: Arc::new(texts.codec),
@@ -66,7 +91,7 @@ pub fn load(config: &Config) -> Result<Loaded, StartError> {
             root: name,
             revision: None,
             dtype: weights.dtype().to_owned(),
-            device_type: entry.kind.to_owned(),
+            device_type: entry.name.to_owned(),
             max_model_len: sizes.max_model_len,
             max_input_len: max_input_len(model, sizes.max_model_len),
             max_output_len: max_output_len(model, sizes.max_model_len),
@@ -76,7 +101,7 @@ pub fn load(config: &Config) -> Result<Loaded, StartError> {
             true => defaults::sampling(&info.sampling)?,
             false => SamplingParams::default(),
         },
-        footprint: footprint(device.info().name, &spec, &weights, sizes),
+        footprint: footprint(names.join("; "), &spec, &weights, sizes),
     })
 }
 

@@ -1,15 +1,21 @@
 //! What weights are held in, from the options and the checkpoint.
 
 use crate::config::{Dtype, KvDtype, ModelConfig, Quantize};
+use crate::devices::DeviceEntry;
 use crate::start_error::StartError;
-use ropeteam_device::{Dtype as Stored, KvPrecision, Precision};
+use ropeteam_device::{Dtype as Stored, Float, KvPrecision, Precision};
 use ropeteam_models::{DecoderSpec, ModelInfo};
 
 /// What the device holds weights in.
 ///
 /// # Errors
-/// Options that contradict each other.
-pub fn precision(config: &ModelConfig, info: &ModelInfo) -> Result<Precision, StartError> {
+/// Options that contradict each other or that the device does not offer.
+pub fn precision(
+    config: &ModelConfig,
+    device: &DeviceEntry,
+    info: &ModelInfo,
+) -> Result<Precision, StartError> {
+    check_device(config, device)?;
     Ok(match (config.quantize, config.dtype) {
         (Quantize::Int8 | Quantize::Int4, Dtype::F32) => {
             let what = "quantize: int8 and int4 weights are multiplied by int8 activations, which --dtype f32 rules out; leave one of them out";
@@ -18,12 +24,14 @@ pub fn precision(config: &ModelConfig, info: &ModelInfo) -> Result<Precision, St
         (Quantize::Int8, _) => Precision::Int8,
         (Quantize::Int4, _) => Precision::Int4,
         (_, Dtype::F32) => Precision::F32,
-        (Quantize::None, Dtype::Bf16) => Precision::Bf16,
+        (Quantize::None, Dtype::Bf16 | Dtype::F16) => Precision::Bf16,
+        (Quantize::None, Dtype::Auto) if !device.f32 => Precision::Bf16,
+        (Quantize::Auto, _) if !device.f32 => stored_or_widened(info),
         (Quantize::None, Dtype::Auto) => match info.default_precision() {
             Precision::F32 => Precision::F32,
             _ => Precision::Bf16,
         },
-        (Quantize::Auto, Dtype::Bf16) => Precision::Stored,
+        (Quantize::Auto, Dtype::Bf16 | Dtype::F16) => Precision::Stored,
         (Quantize::Auto, Dtype::Auto) => info.default_precision(),
     })
 }
@@ -31,14 +39,58 @@ pub fn precision(config: &ModelConfig, info: &ModelInfo) -> Result<Precision, St
 /// What the device holds keys and values in, beside such weights.
 ///
 /// # Errors
-/// A KV cache in bf16 beside weights in f32.
-pub fn kv_precision(config: &ModelConfig, weights: Precision) -> Result<KvPrecision, StartError> {
+/// A KV cache in bf16 beside weights in f32, or one that the device does not offer.
+pub fn kv_precision(
+    config: &ModelConfig,
+    device: &DeviceEntry,
+    weights: Precision,
+) -> Result<KvPrecision, StartError> {
     match (config.kv_dtype, weights) {
+        (KvDtype::Int8, _) if !device.rounds => Err(StartError::Usage(format!(
+            "kv_dtype: int8 is not offered on {}; there is: auto, bf16",
+            device.name
+        ))),
         (KvDtype::Int8, _) => Ok(KvPrecision::Int8),
         (KvDtype::Bf16, Precision::F32) => Err(StartError::Usage(
             "kv_dtype: weights in f32 go with a KV cache in f32 or int8; leave it out".to_owned(),
         )),
         _ => Ok(KvPrecision::ByWeights),
+    }
+}
+
+/// What a device cannot do, told before anything is opened.
+fn check_device(config: &ModelConfig, device: &DeviceEntry) -> Result<(), StartError> {
+    let name = device.name;
+    let refused = |what: String| Err(StartError::Usage(what));
+    match (config.dtype, config.quantize) {
+        (Dtype::F32, _) if !device.f32 => refused(format!(
+            "dtype: f32 is not offered on {name}; there is: auto, bf16, f16"
+        )),
+        (Dtype::F16, _) if device.f32 => refused(format!(
+            "dtype: f16 is not offered on {name}; there is: auto, f32, bf16"
+        )),
+        (_, Quantize::Int8 | Quantize::Int4) if !device.rounds => refused(format!(
+            "quantize: {name} does not round weights at load; write a quantised model with `ropeteam quantize` first"
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// What a device without four-bit products holds: int8 stays, fewer bits are widened.
+fn stored_or_widened(info: &ModelInfo) -> Precision {
+    use Stored::{BF16, F16, F32, I8};
+    let stays = |dtype| matches!(dtype, BF16 | F16 | F32 | I8);
+    match info.elements.iter().all(|(dtype, _)| stays(*dtype)) {
+        true => Precision::Stored,
+        false => Precision::Bf16,
+    }
+}
+
+/// Numbers of 16 bits, on a device that has a choice.
+pub fn half(config: &ModelConfig) -> Float {
+    match config.dtype {
+        Dtype::F16 => Float::F16,
+        _ => Float::Bf16,
     }
 }
 
@@ -97,7 +149,7 @@ mod tests {
         let checkpoint = Checkpoint::open(&folder.join(model)).expect("fixture");
         let spec = families::spec(checkpoint.config()).expect("fixture");
         let info = ModelInfo::gather(&checkpoint, &spec).expect("fixture");
-        precision(&config, &info).map_err(|error| error.to_string())
+        precision(&config, device, &info).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -107,6 +159,7 @@ mod tests {
         check("llama/bf16", &[], Precision::Stored);
         check("llama/bf16", &[("quantize", "none")], Precision::Bf16);
         check("llama", &[("quantize", "none")], Precision::F32);
+        check("llama", &[("device", "ascend")], Precision::Stored);
         check("llama/bf16", &[("dtype", "f32")], Precision::F32);
         check("llama", &[("quantize", "int8")], Precision::Int8);
         check(
@@ -120,18 +173,26 @@ mod tests {
     fn what_cannot_be_is_refused() {
         let told = |flags: &[_]| found("llama", flags).unwrap_err();
         assert!(told(&[("quantize", "int8"), ("dtype", "f32")]).starts_with("quantize: "));
+        assert!(told(&[("dtype", "f16")]).starts_with("dtype: f16 is not offered on cpu"));
+        let on_npu = [("device", "ascend:0"), ("dtype", "f32")];
+        assert!(told(&on_npu).starts_with("dtype: f32 is not offered on ascend"));
+        let on_npu = [("device", "ascend"), ("quantize", "int8")];
+        assert!(told(&on_npu).contains("ropeteam quantize"));
     }
 
     #[test]
     fn keys_and_values_go_with_the_weights() {
-        let found = |word: &str, weights| {
-            let config = config(&[("kv_dtype", word)]);
-            kv_precision(&config, weights).map_err(|error| error.to_string())
+        let found = |device: &str, word: &str, weights| {
+            let (config, device) = chosen(&[("device", device), ("kv_dtype", word)]);
+            kv_precision(&config, device, weights).map_err(|error| error.to_string())
         };
-        assert_eq!(found("auto", Precision::F32), Ok(KvPrecision::ByWeights));
-        assert_eq!(found("bf16", Precision::Int4), Ok(KvPrecision::ByWeights));
-        assert_eq!(found("int8", Precision::Bf16), Ok(KvPrecision::Int8));
-        let told = found("bf16", Precision::F32).unwrap_err();
+        let (by_weights, int8) = (Ok(KvPrecision::ByWeights), Ok(KvPrecision::Int8));
+        assert_eq!(found("cpu", "auto", Precision::F32), by_weights);
+        assert_eq!(found("cpu", "bf16", Precision::Int4), by_weights);
+        assert_eq!(found("cpu", "int8", Precision::Bf16), int8);
+        let told = found("cpu", "bf16", Precision::F32).unwrap_err();
         assert!(told.starts_with("kv_dtype: weights in f32"), "{told}");
+        let told = found("ascend", "int8", Precision::Bf16).unwrap_err();
+        assert!(told.starts_with("kv_dtype: int8 is not offered on ascend"), "{told}");
     }
 }

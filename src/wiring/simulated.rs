@@ -23,6 +23,8 @@ const SEED: u64 = 1;
 /// Longest sequence and blocks where the configuration leaves them open.
 const MODEL_LEN: u32 = 8192;
 const BLOCKS: u32 = 8192;
+/// Tokens per block where nobody says otherwise.
+const SIMULATED_BLOCK: u32 = 16;
 
 /// The parts of a server without a model.
 ///
@@ -48,7 +50,8 @@ pub fn load(config: &Config) -> Result<Loaded, StartError> {
         hooks: Hooks::from(&config.debug_config),
     };
     let codec: Arc<dyn TextCodec> = Arc::new(codec);
-    let devices = isolation::devices(&recipe, config)?;
+    let recipes = vec![recipe; usize::from(config.model_config.device_count)];
+    let devices = isolation::devices(recipes.into_iter(), config)?;
     let model = &config.model_config;
     Ok(Loaded {
         parts: EngineParts {
@@ -90,7 +93,7 @@ fn template() -> Result<Arc<ChatTemplate>, String> {
 fn sizes(config: &ModelConfig) -> Sizes {
     Sizes {
         kv_blocks: config.kv_blocks.unwrap_or(BLOCKS),
-        block_size: config.kv_block_size,
+        block_size: config.kv_block_size.unwrap_or(SIMULATED_BLOCK),
         max_model_len: config.max_model_len.unwrap_or(MODEL_LEN),
         max_step_tokens: config.max_prefill_tokens + max_running(config),
         max_logits_rows: max_running(config) + config.max_prefill_batch_size,

@@ -3,7 +3,6 @@
 use super::precision::Weights;
 use crate::config::ModelConfig;
 use crate::start_error::StartError;
-use ropeteam_device::Device;
 use ropeteam_models::DecoderSpec;
 use serde::{Deserialize, Serialize};
 
@@ -24,24 +23,15 @@ pub struct Sizes {
     pub block_bytes: u64,
 }
 
-/// What a device has and needs before anything is loaded, in bytes.
+/// What each device has, and what a KV block takes there.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory {
-    /// Free memory.
+    /// Bytes that are free before anything is loaded.
     pub free: u64,
-    /// What a KV block takes.
+    /// Tokens of a block.
+    pub block_size: u32,
+    /// Bytes of a block.
     pub kv_block: u64,
-}
-
-impl Memory {
-    /// That of a device, its share where several hold the model side by side, with blocks as configuration and model have them.
-    pub fn of(device: &dyn Device, config: &ModelConfig, spec: &DecoderSpec) -> Self {
-        let shape = spec.kv_shape(1, config.kv_block_size as usize);
-        Self {
-            free: device.info().free_bytes / u64::from(config.device_count.max(1)),
-            kv_block: device.kv_block_bytes(&shape).max(1),
-        }
-    }
 }
 
 impl Sizes {
@@ -88,11 +78,12 @@ pub fn sizes(
 ) -> Result<Sizes, StartError> {
     let Memory {
         free,
+        block_size,
         kv_block: block_bytes,
     } = memory;
     let mut sizes = Sizes {
         kv_blocks: 0,
-        block_size: config.kv_block_size,
+        block_size,
         max_model_len: max_model_len(config, spec)?,
         max_step_tokens: config
             .max_prefill_tokens
@@ -204,6 +195,7 @@ mod tests {
         };
         let memory = Memory {
             free,
+            block_size: 16,
             kv_block: 4096,
         };
         sizes(&config.model_config, &spec, &weights, memory).map_err(|error| error.to_string())

@@ -1,6 +1,7 @@
 //! Scenarios against the real server process over real sockets, on tiny models.
 
 mod articles;
+mod ascend;
 mod bad_input;
 mod bad_server;
 mod bench;

@@ -100,8 +100,14 @@ impl Server {
 
     /// Starts a server with these flags and waits until it is ready.
     pub fn start_with(flags: &[&str]) -> Server {
+        Server::start_in(&[], flags)
+    }
+
+    /// Starts a server with these environment variables and flags and waits until it is ready.
+    pub fn start_in(variables: &[(&str, &str)], flags: &[&str]) -> Server {
         let port = free_port();
         let mut child = ropeteam()
+            .envs(variables.iter().copied())
             .args(["serve", "--port", &port.to_string(), "--served-name", "m"])
             .args(flags)
             .stderr(Stdio::piped())

@@ -1,0 +1,125 @@
+//! A device as one thread has it: context, the stream that computes and the one that copies; given back in the right order.
+
+use crate::error::AclError;
+use ropeteam_acl_sys::Acl;
+use ropeteam_acl_sys::types::*;
+use std::cell::Cell;
+
+/// Streams take launches, and answer waits, as fast as the driver can.
+const FAST: u32 = ACL_STREAM_FAST_LAUNCH | ACL_STREAM_FAST_SYNC;
+
+/// A device of this thread. Handles are not `Send`: the thread that opened it is their home.
+pub struct Session {
+    /// The libraries.
+    pub acl: &'static Acl,
+    /// Its number among the visible devices.
+    pub device: i32,
+    /// Operators and the copies between them run here.
+    pub compute: aclrtStream,
+    /// Weights come in here.
+    pub copy: aclrtStream,
+    /// Longest wait for the streams in milliseconds; -1: for ever.
+    patience_ms: i32,
+    context: aclrtContext,
+    /// A call failed: nothing on the device can be relied on.
+    failed: Cell<bool>,
+}
+
+impl Session {
+    /// Takes a device for this thread.
+    ///
+    /// # Errors
+    /// When there is no such device, or it does not answer.
+    pub fn open(acl: &'static Acl, device: i32, patience_ms: i32) -> Result<Self, AclError> {
+        call!(acl, runtime.aclrtSetDevice(device))?;
+        let mut session = Self {
+            acl,
+            device,
+            compute: aclrtStream::NULL,
+            copy: aclrtStream::NULL,
+            patience_ms,
+            context: aclrtContext::NULL,
+            failed: Cell::new(false),
+        };
+        call!(
+            acl,
+            runtime.aclrtCreateContext(&mut session.context, device)
+        )?;
+        session.compute = session.stream()?;
+        session.copy = session.stream()?;
+        Ok(session)
+    }
+
+    fn stream(&self) -> Result<aclrtStream, AclError> {
+        let mut stream = aclrtStream::NULL;
+        call!(
+            self.acl,
+            runtime.aclrtCreateStreamWithConfig(&mut stream, 0, FAST)
+        )?;
+        // What follows a failed task would compute on garbage.
+        let stops = call!(
+            self.acl,
+            runtime.aclrtSetStreamFailureMode(stream, ACL_STOP_ON_FAILURE)
+        );
+        stops.map(|()| stream)
+    }
+
+    /// Waits for all that a stream was given.
+    ///
+    /// # Errors
+    /// The first failure of its tasks; 507046 when it takes too long.
+    pub fn finish(&self, stream: aclrtStream) -> Result<(), AclError> {
+        let done = call!(
+            self.acl,
+            runtime.aclrtSynchronizeStreamWithTimeout(stream, self.patience_ms)
+        );
+        self.noted(done)
+    }
+
+    /// Remembers a failure, after which the device is reset when it is given back.
+    pub fn noted<T>(&self, outcome: Result<T, AclError>) -> Result<T, AclError> {
+        if outcome.is_err() {
+            self.failed.set(true);
+        }
+        outcome
+    }
+
+    /// Drops what the streams still have to do, so that memory can be freed.
+    pub fn quiesce(&self) {
+        let streams = [self.compute, self.copy];
+        for stream in streams
+            .into_iter()
+            .filter(|stream| *stream != aclrtStream::NULL)
+        {
+            let waited = match self.failed.get() {
+                true => None,
+                false => self.finish(stream).ok(),
+            };
+            if waited.is_none() {
+                // What it answers changes nothing: the device is reset afterwards.
+                let _ = call!(self.acl, runtime.aclrtStreamAbort(stream));
+            }
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let acl = self.acl;
+        for stream in [self.compute, self.copy] {
+            if stream != aclrtStream::NULL {
+                let _ = call!(acl, runtime.aclrtDestroyStreamForce(stream));
+            }
+        }
+        if self.context != aclrtContext::NULL {
+            let _ = call!(acl, runtime.aclrtDestroyContext(self.context));
+        }
+        let reset = match self.failed.get() {
+            true => call!(acl, runtime.aclrtResetDeviceForce(self.device)),
+            false => call!(acl, runtime.aclrtResetDevice(self.device)),
+        };
+        if let Err(error) = reset {
+            tracing::warn!(device = self.device, %error, "the device could not be given back");
+        }
+    }
+}
