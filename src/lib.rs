@@ -5,6 +5,7 @@ pub mod bench;
 pub mod cli;
 pub mod config;
 pub mod devices;
+pub mod doctor;
 pub mod exit;
 pub mod http;
 pub mod listen;

@@ -4,6 +4,8 @@ mod answer;
 mod bench;
 mod chat;
 mod config;
+mod devices;
+mod doctor;
 mod flags;
 mod generate;
 mod lines;
@@ -107,6 +109,10 @@ enum Command {
     /// Check, show or list the configuration
     #[command(subcommand)]
     Config(config::ConfigCommand),
+    /// List what models can be served on
+    Devices,
+    /// Look for what keeps a server from starting or serving well, and say what to do
+    Doctor(Box<doctor::DoctorArgs>),
     /// Serve one device to the server that starts this
     #[command(name = isolation::COMMAND, hide = true)]
     DeviceProcess,
@@ -122,6 +128,8 @@ pub fn main() -> ExitCode {
         Command::Perplexity(args) => perplexity::run(*args),
         Command::Quantize(args) => quantize::run(*args),
         Command::Config(command) => config::run(command),
+        Command::Devices => devices::run(),
+        Command::Doctor(args) => doctor::run(*args),
         Command::DeviceProcess => isolation::serve_process(),
     };
     finish(result).into()
@@ -152,6 +160,8 @@ mod tests {
             "perplexity",
             "quantize",
             "config",
+            "devices",
+            "doctor",
         ] {
             let shown = command
                 .find_subcommand_mut(name)
