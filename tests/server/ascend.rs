@@ -209,3 +209,10 @@ fn a_stream_survives_a_task_that_never_ends() {
     let flags = ["--step-timeout-ms", "3000"];
     survives("ascend:0,1", "hang=task:600", &flags, "hardware");
 }
+
+#[test]
+fn a_stream_survives_the_death_of_its_process() {
+    // Each process of the device dies at its 900th task.
+    let flags = ["--isolation", "process"];
+    survives("ascend:0", "die=task:900", &flags, "process");
+}
