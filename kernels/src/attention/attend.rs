@@ -3,11 +3,13 @@
 
 use super::bytes::Bytes;
 use super::floats::{Bf16s, Singles};
-use super::held::{Held, PROBABILITY_WORDS, QUERY_WORDS, Scored, Values};
-use super::softmax::{GROUPS, Sums, VALUES, clear, finish, join, update};
-use super::view::{Tile, View, group_of};
+use super::held::{Held, Scored, Values};
+use super::softmax::{finish, join, update};
+use super::split::Split;
+use super::sums::{Sums, VALUES, clear};
+use super::view::{GROUPS, Tile, View, group_of};
 use super::{Scratch, TILES_PER_SPLIT, sums_len};
-use crate::aligned::{LANES, Line};
+use crate::aligned::LANES;
 use crate::disjoint::Disjoint;
 use crate::kv::Format;
 use crate::simd::{Int8, Kernel, Simd};
@@ -140,29 +142,6 @@ impl View<'_> {
             finish(simd, sums, unsafe { out.part(start, head_dim) });
         }
     }
-}
-
-/// One split of the positions, for all queries of a unit.
-pub(super) struct Split<'a, 'v> {
-    view: &'a View<'v>,
-    /// The tile that is read after the last one of the unit.
-    next: Option<&'a Tile>,
-    /// Those of the cache.
-    pub lines: &'a [Line],
-    /// Of a group of keys: lines of scales, then lines of steps.
-    pub key_scales: usize,
-    pub key_steps: usize,
-    /// Lines of a group of values.
-    pub group_steps: usize,
-    /// Lines from one panel of values to the next.
-    pub panel_lines: usize,
-    /// Prepared.
-    pub queries: &'a [[u32; QUERY_WORDS]],
-    /// `len` for each query.
-    pub sums: &'a mut Sums,
-    pub len: usize,
-    /// Prepared probabilities of a register tile.
-    pub words: &'a mut [[u32; PROBABILITY_WORDS]],
 }
 
 impl Split<'_, '_> {

@@ -3,10 +3,10 @@
 //!
 //! The cache holds bytes `w + 128`, so that sums start at `-128` times the sum of the inputs.
 
-use super::attend::Split;
-use super::held::{Held, PROBABILITY_WORDS, QUERY_WORDS, Scored, Values};
-use super::softmax::{GROUPS, VALUES};
-use super::view::{Group, Tile};
+use super::held::{Held, Scored, Values};
+use super::split::{PROBABILITY_WORDS, QUERY_WORDS, Split};
+use super::sums::VALUES;
+use super::view::{GROUPS, Group, Tile};
 use crate::aligned::{LANES, Line};
 use crate::exp::{DEGREE_BF16, exp2};
 use crate::kv::KEY_CHUNK;

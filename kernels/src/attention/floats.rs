@@ -1,10 +1,10 @@
 //! Keys and values in f32 or bf16.
 
-use super::attend::Split;
-use super::held::{Held, PROBABILITY_WORDS, QUERY_WORDS, Scored, Values};
+use super::held::{Held, Scored, Values};
 use super::products::{InputRows, Panels, add_products};
-use super::softmax::{GROUPS, TILE, VALUES};
-use super::view::{Group, Tile};
+use super::split::{PROBABILITY_WORDS, QUERY_WORDS, Split};
+use super::sums::VALUES;
+use super::view::{GROUPS, Group, TILE, Tile};
 use crate::aligned::Line;
 use crate::exp::{DEGREE_BF16, DEGREE_F32, exp2};
 use crate::simd::Int8;

@@ -1,16 +1,9 @@
 //! What the formats of the cache differ in: how a register tile of queries meets keys and values.
 
-use super::softmax::GROUPS;
-use super::view::{Group, Tile};
-use super::{MAX_HEAD_DIM, attend::Split};
-use crate::aligned::{LANES, Line};
+use super::split::{PROBABILITY_WORDS, QUERY_WORDS, Split};
+use super::view::{GROUPS, Group, Tile};
+use crate::aligned::Line;
 use crate::simd::Int8;
-
-/// Room for a prepared query. No power of two, so that queries do not meet in one set of the cache.
-pub(super) const QUERY_WORDS: usize = MAX_HEAD_DIM + 3 * LANES;
-
-/// Room for a query's prepared probabilities of a tile.
-pub(super) const PROBABILITY_WORDS: usize = 2 * GROUPS * LANES;
 
 /// Keys and values as a format holds them.
 pub(super) trait Held<S: Int8> {

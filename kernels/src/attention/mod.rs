@@ -11,17 +11,19 @@ mod held;
 mod plan;
 mod products;
 mod softmax;
+mod split;
+mod sums;
 mod view;
 
 use crate::disjoint::Disjoint;
 use crate::tile::TileRows;
 use crate::{Isa, KvCache, Machine};
 use attend::{Attend, JoinSplits, Target, visible_splits};
-use held::{PROBABILITY_WORDS, QUERY_WORDS};
 use plan::{MOST_QUERIES, Piece, Plan, QueryShape, Unit};
-use softmax::{Lanes, VALUES};
+use split::{PROBABILITY_WORDS, QUERY_WORDS};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
+use sums::{Lanes, VALUES};
 use view::View;
 
 /// Widest head that the kernels take.

@@ -4,41 +4,13 @@
 //! Scores and references are powers of two: `scale * log2(e) * q · k`.
 
 use super::held::Held;
+use super::sums::{Lanes, REFERENCE, Sums, TOTAL, VALUES};
+use super::view::GROUPS;
 use crate::aligned::LANES;
 use crate::simd::{Int8, Simd};
 
-/// Groups of sixteen positions per tile.
-pub(super) const GROUPS: usize = 4;
-/// Positions per tile.
-pub(super) const TILE: usize = GROUPS * LANES;
-
-/// A vector in memory.
-#[derive(Clone, Copy)]
-#[repr(align(64))]
-pub(super) struct Lanes(pub [f32; LANES]);
-
-impl Lanes {
-    pub(super) const ZERO: Self = Self([0.0; LANES]);
-}
-
-/// Where the sums of one query stand: the reference score in all lanes, the sum of the probabilities lane by lane, then the
-/// weighted sum of the values in panels of sixteen head elements.
-pub(super) type Sums = [Lanes];
-
-const REFERENCE: usize = 0;
-const TOTAL: usize = 1;
-/// Index of the first panel of values.
-pub(super) const VALUES: usize = 2;
-
 /// A higher score moves the reference only from so many powers of two on: f32 has the room, and moving costs a pass over the sums.
 const SLACK: f32 = 8.0;
-
-/// Sums over nothing.
-#[inline(always)]
-pub(super) fn clear(sums: &mut Sums) {
-    sums.fill(Lanes::ZERO);
-    sums[REFERENCE] = Lanes([f32::NEG_INFINITY; LANES]);
-}
 
 /// The probabilities of a tile's scores, relative to the query's reference score; adds them to its total. Those of minus infinity are
 /// zeros.

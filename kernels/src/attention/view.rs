@@ -1,10 +1,14 @@
 //! Which positions the queries of a unit see, and where the cache holds them.
 
-use super::softmax::GROUPS;
 use super::{Query, Unit};
 use crate::KvCache;
 use crate::aligned::LANES;
 use crate::kv::Shape;
+
+/// Groups of sixteen positions per tile.
+pub(super) const GROUPS: usize = 4;
+/// Positions per tile.
+pub(super) const TILE: usize = GROUPS * LANES;
 
 /// A unit of work with all it reads.
 #[derive(Clone, Copy)]
