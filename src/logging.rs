@@ -23,8 +23,21 @@ impl From<&ServerConfig> for LogSettings {
     }
 }
 
-/// Starts logging. `RUST_LOG` wins over the configured level. Does nothing when a log was set up before.
-pub fn start(settings: impl Into<LogSettings>) {
+/// Changes the level of the log that was started.
+pub struct SetLevel(Box<dyn Fn(LogLevel) -> Result<(), String> + Send + Sync>);
+
+impl SetLevel {
+    /// Shows lines from `level` on.
+    ///
+    /// # Errors
+    /// When the log is not this process's own.
+    pub fn set(&self, level: LogLevel) -> Result<(), String> {
+        (self.0)(level)
+    }
+}
+
+/// Starts logging. `RUST_LOG` wins over the configured level, until the level is changed. A log that was set up before stays as it is.
+pub fn start(settings: impl Into<LogSettings>) -> SetLevel {
     let settings = settings.into();
     let filter = EnvFilter::try_from_default_env()
         .unwrap_or_else(|_| EnvFilter::new(directives(settings.level)));
@@ -40,11 +53,26 @@ pub fn start(settings: impl Into<LogSettings>) {
         LogFormat::Json => false,
     };
     // A second subscriber is refused; the first one stays, which is right for an embedding program.
-    let _ = if text {
-        log.with_ansi(terminal).with_target(false).try_init()
+    if text {
+        let log = log.with_ansi(terminal).with_target(false);
+        let log = log.with_filter_reloading();
+        let filter = log.reload_handle();
+        let _ = log.try_init();
+        SetLevel(Box::new(move |level| {
+            told(filter.reload(directives(level)))
+        }))
     } else {
-        log.json().flatten_event(true).try_init()
-    };
+        let log = log.json().flatten_event(true).with_filter_reloading();
+        let filter = log.reload_handle();
+        let _ = log.try_init();
+        SetLevel(Box::new(move |level| {
+            told(filter.reload(directives(level)))
+        }))
+    }
+}
+
+fn told(outcome: Result<(), impl std::fmt::Display>) -> Result<(), String> {
+    outcome.map_err(|error| error.to_string())
 }
 
 /// Our own crates at the level asked for, others from warnings up.

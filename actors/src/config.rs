@@ -3,6 +3,7 @@
 
 use ropeteam_engine::batching::BatchLimits;
 use ropeteam_engine::executor::{DeviceFault, StepExecutor};
+use ropeteam_engine::fairness::Fairness;
 use ropeteam_engine::ids::{DeviceId, Epoch, TokenId};
 use ropeteam_engine::plan::StepPlan;
 use ropeteam_engine::supervision::RestartPolicy;
@@ -18,6 +19,8 @@ pub struct EngineConfig {
     pub batching: BatchLimits,
     /// Keep the blocks of ended sequences for prompts that begin the same.
     pub prefix_cache: bool,
+    /// How tenants share the devices.
+    pub fairness: Fairness,
     /// Most sequences (choices) that wait for a device; more are refused at once.
     pub max_queue: usize,
     /// Most requests in the engine at once, those included whose prompt is being tokenised.
@@ -51,6 +54,7 @@ impl Default for EngineConfig {
         EngineConfig {
             batching: BatchLimits::default(),
             prefix_cache: true,
+            fairness: Fairness::default(),
             max_queue: 1024,
             max_requests: 4096,
             queue_timeout: Some(Duration::from_secs(60)),
@@ -63,6 +67,37 @@ impl Default for EngineConfig {
             session_threads: 1,
             restart: RestartPolicy::default(),
             hosting: Hosting::Threads,
+        }
+    }
+}
+
+/// The part of an [`EngineConfig`] that can change while the engine runs ([`Engine::reconfigure`](crate::Engine::reconfigure)).
+#[derive(Clone, Debug, PartialEq)]
+pub struct LiveConfig {
+    /// Limits of a device's steps; devices take them from their next step on.
+    pub batching: BatchLimits,
+    /// How tenants share the devices.
+    pub fairness: Fairness,
+    /// Most sequences that wait for a device; what waits already stays.
+    pub max_queue: usize,
+    /// Most requests in the engine at once.
+    pub max_requests: usize,
+    /// Longest wait in the queue of requests that come from now on.
+    pub queue_timeout: Option<Duration>,
+    /// Time limit of requests that come from now on and have none of their own.
+    pub request_timeout: Duration,
+}
+
+impl EngineConfig {
+    /// The part that can change, as the engine starts.
+    pub fn live(&self) -> LiveConfig {
+        LiveConfig {
+            batching: self.batching.clone(),
+            fairness: self.fairness.clone(),
+            max_queue: self.max_queue,
+            max_requests: self.max_requests,
+            queue_timeout: self.queue_timeout,
+            request_timeout: self.request_timeout,
         }
     }
 }

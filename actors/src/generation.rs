@@ -4,7 +4,7 @@
 use crate::messages::Snapshot;
 use actix::Recipient;
 use futures_util::Stream;
-use ropeteam_engine::ids::TokenId;
+use ropeteam_engine::ids::{DeviceId, TokenId};
 use ropeteam_engine::request::FinishReason;
 use serde::Serialize;
 use std::pin::Pin;
@@ -49,11 +49,31 @@ impl Stream for Generation {
     }
 }
 
+/// How far a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RequestState {
+    /// Its prompt is being tokenised.
+    Tokenising,
+    /// No device has begun with it.
+    Waiting,
+    /// A device computes for it, or did and another one will.
+    Running,
+}
+
 /// A view of one session.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SessionView {
     /// The request's id.
     pub request: String,
+    /// How far it is.
+    pub state: RequestState,
+    /// Whose it is.
+    pub tenant: String,
+    /// Lower is served earlier.
+    pub priority: i32,
+    /// The device that last computed for it.
+    pub device: Option<DeviceId>,
     /// Prompt tokens; `None` while they are not known.
     pub prompt_tokens: Option<usize>,
     /// Generated tokens per choice.
@@ -170,6 +190,18 @@ pub enum RequestError {
         /// When it is worth trying again.
         retry_after: Duration,
     },
+    /// At the speed of the queue it would wait longer than it may; try again later, or elsewhere.
+    #[error(
+        "the queue is expected to take {forecast:?}, longer than the {allowed:?} that the request may wait"
+    )]
+    TooBusy {
+        /// How long it would wait.
+        forecast: Duration,
+        /// How long it may.
+        allowed: Duration,
+        /// When it is worth trying again.
+        retry_after: Duration,
+    },
     /// The server is shutting down.
     #[error("the server is shutting down")]
     Draining,
@@ -202,6 +234,9 @@ pub enum RequestError {
         /// How long.
         waited: Duration,
     },
+    /// An operator ended it.
+    #[error("the request was ended by an operator")]
+    Cancelled,
     /// The device failed and the request could not go on.
     #[error("the device failed: {0}")]
     Device(String),

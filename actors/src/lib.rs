@@ -38,14 +38,15 @@ pub mod messages;
 mod metrics;
 mod pulse;
 mod rates;
+mod requests;
 mod scheduler;
 mod session;
 mod state;
 mod supervisor;
 
 pub use config::{
-    BuildExecutor, DeviceSpec, EngineConfig, EngineParts, Hosting, Isolation, ProcessSpec,
-    SimulatedStepTime,
+    BuildExecutor, DeviceSpec, EngineConfig, EngineParts, Hosting, Isolation, LiveConfig,
+    ProcessSpec, SimulatedStepTime,
 };
 pub use device::{ReadConstraint, Rebuilt, ServeError, serve_device};
 pub use engine::{DeviceStatus, Engine, EngineView, StartError};

@@ -1,6 +1,7 @@
 //! Every message between the engine's actors. Each says who sends it, who gets it, what comes back, and what keeps it from
 //! flooding its receiver. `do_send` ignores a mailbox's bound, so the bound is stated here and kept by the sender.
 
+use crate::config::LiveConfig;
 use actix::{Message, Recipient};
 use ropeteam_engine::device_core::{AssignError, Load, SeqUpdate};
 use ropeteam_engine::executor::{Capacity, DeviceFault};
@@ -155,6 +156,31 @@ pub struct Restart {
     /// The device.
     pub device: DeviceId,
 }
+
+/// Management → Scheduler: give the device nothing new, or give it work again. Reply: whether there is such a device.
+/// Bound: an operator's patience.
+#[derive(Message, Clone, Copy, Debug)]
+#[rtype(result = "bool")]
+pub struct HoldBack {
+    /// The device.
+    pub device: DeviceId,
+    /// Nothing new (true), or work again.
+    pub hold: bool,
+}
+
+/// Management → Scheduler, Supervisor → Device: limits that hold from the next step on, in all lives to come as well. No reply.
+/// Bound: an operator's patience.
+#[derive(Message, Clone, Debug)]
+#[rtype(result = "()")]
+pub struct Reconfigure(pub LiveConfig);
+
+/// Management → Session: end the request, which is told to its client as [`RequestError::Cancelled`]. No reply; idempotent.
+/// Bound: an operator's patience.
+///
+/// [`RequestError::Cancelled`]: crate::generation::RequestError::Cancelled
+#[derive(Message, Clone, Copy, Debug)]
+#[rtype(result = "()")]
+pub struct EndRequest;
 
 /// Management → Scheduler: admit nothing more, finish what was admitted; what is left after `within` ends with
 /// [`Progress::ShutDown`]. Reply: when the engine is empty. Bound: one per shutdown; a second one may shorten the time.

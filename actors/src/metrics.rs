@@ -139,6 +139,7 @@ impl Metrics {
             Event::Scheduled { .. }
             | Event::FirstToken { .. }
             | Event::DeviceGivenUp { .. }
+            | Event::Managed { .. }
             | Event::Draining { .. } => {}
         }
     }

@@ -6,8 +6,10 @@ use serde::Serialize;
 /// The engine as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct EngineState {
-    /// Devices that take work.
+    /// Devices that serve.
     pub devices_up: usize,
+    /// Those among them that an operator gives no new work.
+    pub devices_held_back: usize,
     /// Devices that were given up.
     pub devices_gone: usize,
     /// Devices there are.
@@ -23,7 +25,7 @@ pub struct EngineState {
 impl EngineState {
     /// Whether a request would be served now.
     pub fn is_ready(&self) -> bool {
-        self.devices_up > 0 && !self.draining
+        self.devices_up > self.devices_held_back && !self.draining
     }
 
     /// Whether every device was given up: only an operator can help.

@@ -5,14 +5,14 @@ use crate::bus::Bus;
 use crate::clock::Clock;
 use crate::config::{DeviceSpec, EngineConfig, Hosting};
 use crate::device::{Device, DeviceLinks, DeviceSetup};
-use crate::messages::{DeviceDown, DeviceGone, DeviceUp, Restart, Retire, Snapshot};
+use crate::messages::{DeviceDown, DeviceGone, DeviceUp, Reconfigure, Restart, Retire, Snapshot};
 use crate::pulse::SharedPulse;
 use crate::scheduler::Scheduler;
 use actix::{Actor, Addr, Arbiter, ArbiterHandle, AsyncContext, Context, Handler, MessageResult};
 use ropeteam_engine::executor::{DeviceFault, FaultKind};
 use ropeteam_engine::ids::{DeviceId, Epoch};
 use ropeteam_engine::observe::Event;
-use ropeteam_engine::supervision::{LifeState, Lives, Verdict};
+use ropeteam_engine::supervision::{Ending, LifeState, Lives, Verdict};
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,6 +70,8 @@ pub struct LivesView {
     pub restarts: u32,
     /// Why its last life ended.
     pub last_fault: Option<DeviceFault>,
+    /// How its last lives ended, oldest first.
+    pub endings: Vec<Ending>,
 }
 
 impl Supervisor {
@@ -279,6 +281,18 @@ impl Handler<Restart> for Supervisor {
     }
 }
 
+impl Handler<Reconfigure> for Supervisor {
+    type Result = ();
+
+    fn handle(&mut self, change: Reconfigure, _: &mut Context<Self>) {
+        self.config.batching = change.0.batching.clone();
+        for life in self.devices.iter().filter_map(|d| d.life.as_ref()) {
+            // Bound: an operator's patience.
+            life.actor.do_send(change.clone());
+        }
+    }
+}
+
 impl Handler<Snapshot<SupervisorView>> for Supervisor {
     type Result = MessageResult<Snapshot<SupervisorView>>;
 
@@ -289,6 +303,7 @@ impl Handler<Snapshot<SupervisorView>> for Supervisor {
             state: d.lives.state().as_str(),
             restarts: d.lives.restarts(),
             last_fault: d.lives.last_fault().cloned(),
+            endings: d.lives.endings().cloned().collect(),
         };
         MessageResult(SupervisorView {
             devices: self.devices.iter().map(view).collect(),

@@ -42,6 +42,11 @@ impl Credits {
         }
     }
 
+    /// Changes how many sequences the device may hold; those it has stay.
+    pub fn set_max_running(&mut self, max_running: u32) {
+        self.max_running = max_running;
+    }
+
     /// The last report.
     pub fn load(&self) -> &Load {
         &self.load

@@ -1,13 +1,16 @@
 //! The waiting queue: bounded, by priority, then fair between tenants, then by arrival.
 //!
-//! Fairness counts the tokens each tenant was served and serves the one with the fewest (virtual token counters of Sheng et al.,
+//! Fairness counts the tokens each tenant was served, divided by its weight, and serves the one with the fewest (virtual token counters of Sheng et al.,
 //! "Fairness in serving large language models", OSDI 2024). A tenant that comes back starts at the level of those that are
-//! there, so that nobody saves up by staying away. Sequences that lost their device go before all others.
+//! there, so that nobody saves up by staying away. A tenant that has as many sequences in service as its class allows is passed
+//! over. Sequences that lost their device go before all others.
 
+use crate::drain_speed::DrainSpeed;
+use crate::fairness::{Class, Fairness};
 use crate::ids::SeqId;
 use crate::time::Time;
 use crate::work::Work;
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +21,7 @@ type Place = (i32, Time, SeqId);
 #[derive(Debug)]
 pub struct WaitingQueue {
     limit: usize,
+    fairness: Fairness,
     /// Sequences that lost their device, in the order in which they arrived at first.
     again: BTreeMap<Place, Work>,
     /// Tenants with a sequence that waits or is in service.
@@ -30,7 +34,8 @@ pub struct WaitingQueue {
 
 #[derive(Debug, Default)]
 struct Tenant {
-    /// Virtual counter: tokens served.
+    class: Class,
+    /// Virtual counter: tokens served by weight, in units of `Class::UNIT`.
     served: u64,
     waiting: BTreeMap<Place, Work>,
     in_service: usize,
@@ -51,12 +56,26 @@ impl WaitingQueue {
     pub fn new(limit: usize) -> Self {
         WaitingQueue {
             limit,
+            fairness: Fairness::default(),
             again: BTreeMap::new(),
             tenants: BTreeMap::new(),
             tenant_of: HashMap::new(),
             deadlines: BTreeSet::new(),
             speed: DrainSpeed::default(),
         }
+    }
+
+    /// Changes the bound; what waits already stays.
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
+    /// Changes how tenants share; those that wait or run as well.
+    pub fn set_fairness(&mut self, fairness: Fairness) {
+        for (name, tenant) in &mut self.tenants {
+            tenant.class = fairness.class_of(name);
+        }
+        self.fairness = fairness;
     }
 
     /// Sequences that wait.
@@ -82,14 +101,16 @@ impl WaitingQueue {
         if self.len() >= self.limit {
             return Err(QueueFull {
                 limit: self.limit,
-                retry_after: self.speed.retry_after(self.len(), now),
+                retry_after: self.retry_after(now),
             });
         }
         if self.is_empty() {
             self.speed.restart(now);
         }
         let level = self.lowest_level();
+        let class = self.fairness.class_of(&work.tenant);
         let tenant = self.tenants.entry(Arc::clone(&work.tenant)).or_default();
+        tenant.class = class;
         if tenant.waiting.is_empty() {
             tenant.served = tenant.served.max(level);
         }
@@ -110,6 +131,28 @@ impl WaitingQueue {
         self.again.insert(place, work);
     }
 
+    /// When it is worth trying again, by the speed of the queue.
+    pub fn retry_after(&self, now: Time) -> Duration {
+        self.speed.retry_after(self.len(), now)
+    }
+
+    /// How long a new sequence of this tenant and priority would wait, at the speed at which sequences leave now; `None` while too
+    /// few left to tell. Those that go before it: of its own tenant all as urgent, of the others as many as their shares bring.
+    pub fn forecast(&self, tenant: &str, priority: i32, now: Time) -> Option<Duration> {
+        let urgent = |t: &Tenant| t.waiting.range(..=(priority, now, SeqId(u64::MAX))).count();
+        let own = self.tenants.get(tenant).map_or(0, urgent) + 1;
+        let weight = u64::from(self.fairness.class_of(tenant).weight.max(1));
+        let others = self.tenants.iter().filter(|(name, _)| &***name != tenant);
+        let ahead: u64 = others
+            .map(|(_, other)| {
+                let share = own as u64 * u64::from(other.class.weight.max(1)) / weight;
+                share.min(urgent(other) as u64)
+            })
+            .sum();
+        let ahead = ahead as usize + own + self.again.len();
+        self.speed.time_for(ahead, now)
+    }
+
     /// The sequence that is next.
     pub fn first(&self) -> Option<&Work> {
         match self.again.first_key_value() {
@@ -119,7 +162,8 @@ impl WaitingQueue {
     }
 
     fn first_of_tenants(&self) -> Option<&Work> {
-        let firsts = self.tenants.values().filter_map(|tenant| {
+        let able = |tenant: &&Tenant| tenant.class.allows(tenant.in_service);
+        let firsts = self.tenants.values().filter(able).filter_map(|tenant| {
             let (&(priority, arrived, seq), work) = tenant.waiting.first_key_value()?;
             Some(((priority, tenant.served, arrived, seq), work))
         });
@@ -134,7 +178,7 @@ impl WaitingQueue {
         let tenant = self.tenants.entry(Arc::clone(&work.tenant)).or_default();
         tenant.in_service += 1;
         if !again {
-            tenant.served += work.prompt.len() as u64;
+            tenant.served += tenant.class.cost(work.prompt.len() as u64);
             self.speed.left(now);
         }
         Some(work)
@@ -177,7 +221,7 @@ impl WaitingQueue {
     pub fn left_service(&mut self, tenant: &Arc<str>, generated: u32) {
         if let Some(entry) = self.tenants.get_mut(tenant) {
             entry.in_service = entry.in_service.saturating_sub(1);
-            entry.served += u64::from(generated);
+            entry.served += entry.class.cost(u64::from(generated));
             self.drop_if_idle(tenant);
         }
     }
@@ -186,7 +230,8 @@ impl WaitingQueue {
     pub fn tenants(&self) -> impl Iterator<Item = (&str, usize, usize, u64)> {
         self.tenants.iter().map(|(name, tenant)| {
             let waiting = tenant.waiting.len();
-            (&**name, waiting, tenant.in_service, tenant.served)
+            let served = tenant.served / Class::UNIT;
+            (&**name, waiting, tenant.in_service, served)
         })
     }
 
@@ -216,42 +261,5 @@ impl WaitingQueue {
         if self.tenants.get(tenant).is_some_and(idle) {
             self.tenants.remove(tenant);
         }
-    }
-}
-
-/// How quickly the queue empties, measured over the last departures since it was last empty.
-#[derive(Debug, Default)]
-struct DrainSpeed {
-    /// The beginning of the measurement, then departures, oldest first.
-    departures: VecDeque<Time>,
-}
-
-impl DrainSpeed {
-    const MEASURED: usize = 32;
-    const SHORTEST: Duration = Duration::from_secs(1);
-    const LONGEST: Duration = Duration::from_secs(60);
-
-    fn restart(&mut self, now: Time) {
-        self.departures.clear();
-        self.departures.push_back(now);
-    }
-
-    fn left(&mut self, now: Time) {
-        if self.departures.len() > Self::MEASURED {
-            self.departures.pop_front();
-        }
-        self.departures.push_back(now);
-    }
-
-    /// The time in which `waiting` sequences leave at the measured speed, in whole seconds from 1 to 60.
-    /// A queue that nothing left yet is taken to have let one go just now.
-    fn retry_after(&self, waiting: usize, now: Time) -> Duration {
-        let Some(&since) = self.departures.front() else {
-            return Self::SHORTEST;
-        };
-        let departures = (self.departures.len() - 1).max(1) as f64;
-        let seconds = now.since(since).as_secs_f64() / departures * waiting as f64;
-        let seconds = seconds.min(Self::LONGEST.as_secs_f64()).ceil() as u64;
-        Duration::from_secs(seconds).max(Self::SHORTEST)
     }
 }

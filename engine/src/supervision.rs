@@ -100,8 +100,22 @@ pub struct Lives {
     /// Failures inside the window, oldest first.
     failures: VecDeque<Time>,
     restarts: u32,
-    last_fault: Option<DeviceFault>,
+    endings: VecDeque<Ending>,
 }
+
+/// How a life ended.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Ending {
+    /// Which life.
+    pub epoch: Epoch,
+    /// When.
+    pub at: Time,
+    /// Why.
+    pub fault: DeviceFault,
+}
+
+/// Ends of lives that are remembered, the last ones.
+const ENDINGS: usize = 16;
 
 impl Lives {
     /// A device that starts its first life, epoch 1, now.
@@ -112,7 +126,7 @@ impl Lives {
             state: LifeState::Starting(now),
             failures: VecDeque::new(),
             restarts: 0,
-            last_fault: None,
+            endings: VecDeque::new(),
         }
     }
 
@@ -133,7 +147,12 @@ impl Lives {
 
     /// Why the last life ended.
     pub fn last_fault(&self) -> Option<&DeviceFault> {
-        self.last_fault.as_ref()
+        self.endings.back().map(|ending| &ending.fault)
+    }
+
+    /// How the last lives ended, oldest first.
+    pub fn endings(&self) -> impl Iterator<Item = &Ending> {
+        self.endings.iter()
     }
 
     /// Life `epoch` is ready. Returns false, and changes nothing, for any other than the starting life.
@@ -156,7 +175,14 @@ impl Lives {
             Verdict::RestartAt(at) => LifeState::Down(at),
             Verdict::GiveUp { .. } => LifeState::GivenUp(now),
         };
-        self.last_fault = Some(fault);
+        if self.endings.len() == ENDINGS {
+            self.endings.pop_front();
+        }
+        self.endings.push_back(Ending {
+            epoch,
+            at: now,
+            fault,
+        });
         Some(verdict)
     }
 

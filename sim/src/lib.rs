@@ -4,5 +4,7 @@
 
 pub mod codec;
 pub mod cost;
+pub mod dice;
 pub mod executor;
 pub mod faults;
+pub mod ring1;

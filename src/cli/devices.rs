@@ -5,7 +5,7 @@ use crate::devices;
 use crate::exit::Exit;
 use crate::start_error::StartError;
 use ropeteam_ascend::{Search, Survey, survey};
-use ropeteam_device::{Float, Precision};
+use ropeteam_device::{Float, KvPrecision, Precision};
 use std::fmt::Write;
 
 /// Runs the command.
@@ -17,6 +17,7 @@ pub fn run() -> Result<Exit, StartError> {
     let options = devices::DeviceOptions {
         threads: None,
         precision: Precision::Bf16,
+        kv: KvPrecision::ByWeights,
         half: Float::Bf16,
         number: 0,
         step_timeout_ms: 1,

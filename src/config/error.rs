@@ -33,6 +33,8 @@ pub enum Place {
     Env(String),
     /// By this flag, named without dashes.
     Flag(String),
+    /// In a change asked for while the server runs, under this key.
+    Management(String),
 }
 
 impl fmt::Display for Place {
@@ -41,6 +43,7 @@ impl fmt::Display for Place {
             Place::File(file, path) => write!(f, "{}: {path}", file.display()),
             Place::Env(variable) => write!(f, "{variable}"),
             Place::Flag(flag) => write!(f, "--{flag}"),
+            Place::Management(key) => f.write_str(key),
         }
     }
 }

@@ -4,16 +4,19 @@
 mod error;
 mod file;
 mod kind;
+mod live;
 mod mindie;
 mod options;
 mod origin;
 mod resolve;
 mod show;
 mod strict_json;
+pub mod tenants;
 mod words;
 
 pub use error::{ConfigError, Place};
 pub use kind::{Kind, MemoryBudget};
+pub use live::LIVE;
 pub use mindie::Note;
 pub use options::{
     Config, DebugConfig, DebugFault, Dtype, Isolation, KvDtype, LogFormat, LogLevel, LogRequests,

@@ -188,8 +188,12 @@ options! {
         management_port: Option<u16> = Or("off", &Int(0, 65535)) => Number(1026);
         /// Port of /metrics alone, for a scraper that may reach nothing else; off: none.
         metrics_port: Option<u16> = Or("off", &Int(0, 65535)) => Null;
-        /// Address of the management and the metrics port; same: that of --host.
-        management_host: Option<String> = Or("same", &Text) => Null;
+        /// Address of the management and the metrics port; 0.0.0.0 for all, and then management_key_file is needed for more than health
+        /// and metrics.
+        management_host: String = Text => Word("127.0.0.1");
+        /// File with one key a line; the management routes other than health and metrics then need one of them. none: those of
+        /// --api-key-file, if it is set.
+        management_key_file: Option<PathBuf> = Or("none", &Path) => Null;
         /// Certificate in PEM, its issuers behind it: the ports speak TLS 1.2 and 1.3. none: plain HTTP.
         tls_cert: Option<PathBuf> = Or("none", &Path) => Null;
         /// Its private key in PEM, not encrypted.
@@ -208,7 +212,8 @@ options! {
         management_tls_client_crl: Option<PathBuf> = Or("same", &Path) => Null;
         /// Serve /metrics.
         enable_metrics: bool = Switch => On(true);
-        /// File with one API key a line; requests must then carry one of them. none: no keys.
+        /// File with one API key a line, maybe followed by its tenant's name (or *: as the gateway's fairness header says); requests
+        /// must then carry one of the keys. none: no keys.
         api_key_file: Option<PathBuf> = Or("none", &Path) => Null;
         /// Whose form of TGI's dialect is spoken where they differ: 0.9.4, 3 (defaults, /info and further fields of TGI 2 and 3), or mindie
         /// (its fields, errors and /info).
@@ -219,6 +224,8 @@ options! {
         trust_request_chat_template: bool = Switch => On(false);
         /// Most requests that wait for a place; more are refused at once with 429.
         max_queue: usize = Int(1, 1_000_000) => Number(256);
+        /// JSON file that says how tenants share the devices: classes with weights and bounds, and who is in which. none: all alike.
+        tenants_file: Option<PathBuf> = Or("none", &Path) => Null;
         /// Longest wait in the queue, in ms; none: as long as the request may take.
         queue_timeout_ms: Option<u64> = Or("none", &Int(1, DAY)) => Number(60_000);
         /// Longest time of a request from arrival to end, in ms.

@@ -16,6 +16,8 @@ pub enum Origin {
     Env,
     /// Its flag.
     Flag,
+    /// The management API, while the server ran.
+    Management,
 }
 
 impl fmt::Display for Origin {
@@ -26,6 +28,7 @@ impl fmt::Display for Origin {
             Origin::File(file) => write!(f, "{}", file.display()),
             Origin::Env => f.write_str("environment"),
             Origin::Flag => f.write_str("flag"),
+            Origin::Management => f.write_str("management API"),
         }
     }
 }

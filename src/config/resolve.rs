@@ -136,7 +136,7 @@ fn settle(mut found: BTreeMap<&str, (Value, Origin)>) -> Vec<Setting> {
     OPTIONS.iter().map(setting).collect()
 }
 
-fn typed(settings: &[Setting]) -> Config {
+pub(super) fn typed(settings: &[Setting]) -> Config {
     let mut sections = Map::new();
     for setting in settings {
         let section = sections

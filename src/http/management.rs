@@ -3,12 +3,11 @@
 
 use super::mindie::management::StatusView;
 use super::openai::error;
-use super::refusal::{Kind, Refusal};
+use super::refusal::Refusal;
 use super::state::AppState;
-use actix_web::web::{Data, Path};
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::HttpResponse;
+use actix_web::web::Data;
 use ropeteam_actors::EngineView;
-use ropeteam_engine::ids::DeviceId;
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -95,38 +94,6 @@ pub async fn devices(state: Data<AppState>) -> HttpResponse {
     };
     HttpResponse::Ok().json(Devices {
         devices: serving.engine.devices().await,
-    })
-}
-
-#[derive(Serialize)]
-struct Restarting {
-    device: u16,
-    status: &'static str,
-}
-
-/// Answers `POST /v1/devices/{id}/restart`. What the device runs goes on by replay. Needs an API key where the generation routes do;
-/// the routes that only show things stay open.
-pub async fn restart(
-    request: HttpRequest,
-    id: Path<String>,
-    state: Data<AppState>,
-) -> HttpResponse {
-    if let Err(refusal) = state.keys.tenant(&request) {
-        return error::response(&refusal);
-    }
-    let Some(serving) = state.serving.get() else {
-        return error::response(&Refusal::loading());
-    };
-    let no_such = || Refusal::new(Kind::NotFound, format!("There is no device `{}`.", *id));
-    let Ok(device) = id.parse::<u16>() else {
-        return error::response(&no_such());
-    };
-    if !serving.engine.restart(DeviceId(device)).await {
-        return error::response(&no_such());
-    }
-    HttpResponse::Accepted().json(Restarting {
-        device,
-        status: "restarting",
     })
 }
 

@@ -3,12 +3,13 @@
 //! | file | what |
 //! | --- | --- |
 //! | `server.rs`, `state.rs` | the two ports; what handlers share |
-//! | `body.rs`, `json.rs`, `request_id.rs`, `auth.rs` | the way in, the same for all dialects |
+//! | `body.rs`, `json.rs`, `request_id.rs`, `auth.rs`, `deadline.rs` | the way in, the same for all dialects |
 //! | `submit.rs`, `answer.rs`, `sse.rs` | the way to the engine and back, the same for all dialects |
 //! | `refusal.rs` | every failure, before a dialect gives it its shape |
 //! | `openai/`, `tgi/`, `mindie/`, `articles.rs` | the dialects: wire types stay in their own |
 //! | `openapi/` | the description of all routes, put together from a part beside each dialect, and the page that shows it |
 //! | `management.rs`, `deep_health.rs`, `metrics_page/`, `request_log.rs` | what operators read |
+//! | `control/` | what operators change, and who may |
 //!
 //! To add a dialect, add its file, its lines in [`serving_routes`], and its description beside it (`openapi.json`).
 
@@ -17,6 +18,8 @@ pub mod articles;
 pub mod auth;
 pub mod body;
 pub mod chat_parts;
+pub mod control;
+pub mod deadline;
 pub mod deep_health;
 pub mod grammar;
 pub mod json;
@@ -43,6 +46,7 @@ mod wall_clock;
 use actix_web::dev::Handler;
 use actix_web::http::Method;
 use actix_web::http::header::ALLOW;
+use actix_web::middleware::from_fn;
 use actix_web::web::{self, ServiceConfig};
 use actix_web::{FromRequest, HttpRequest, HttpResponse, Resource, Responder, guard};
 use refusal::{Kind, Refusal};
@@ -128,7 +132,6 @@ fn mindie_management_routes(routes: &mut ServiceConfig) {
         ))
         .service(get("/info", mindie::management::info))
         .service(get("/metrics-json", mindie::management::metrics_json))
-        .service(get("/v1/config", mindie::management::config))
         .service(get("/v2/status", mindie::management::status_v2))
         .service(get(
             "/v1/engine-server/running-status",
@@ -153,11 +156,33 @@ pub fn metrics_routes(routes: &mut ServiceConfig) {
         .default_service(web::to(no_such_route));
 }
 
-/// The management port.
+/// The management port. Everything but what is named in `control::OPEN` needs the operator's key.
 pub fn management_routes(routes: &mut ServiceConfig) {
+    routes.service(
+        web::scope("")
+            .wrap(from_fn(control::guard))
+            .configure(guarded_routes),
+    );
+}
+
+fn guarded_routes(routes: &mut ServiceConfig) {
     routes
         .service(get("/v1/devices", management::devices))
-        .service(post("/v1/devices/{id}/restart", management::restart))
+        .service(post("/v1/devices/{id}/restart", control::devices::restart))
+        .service(post("/v1/devices/{id}/drain", control::devices::drain))
+        .service(post("/v1/devices/{id}/resume", control::devices::resume))
+        .service(get("/v1/requests", control::requests::list))
+        .service(
+            resource("/v1/requests/{id}", "DELETE")
+                .route(web::delete().to(control::requests::cancel)),
+        )
+        .service(post("/v1/drain", control::drain))
+        .service(
+            resource("/v1/config", "GET, HEAD, PATCH")
+                .route(read().to(mindie::management::config))
+                .route(web::patch().to(control::config::change)),
+        )
+        .service(get("/v1/events", control::events::stream))
         .service(get("/v1/status", management::status))
         .service(get("/api-doc/openapi.json", openapi::management))
         .service(get("/metrics", metrics_page::with_bare_names))

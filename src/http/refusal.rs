@@ -202,6 +202,21 @@ impl From<RequestError> for Refusal {
                 retry_after: Some(retry_after),
                 ..Self::new(Kind::Overloaded, message)
             },
+            RequestError::TooBusy {
+                forecast,
+                allowed,
+                retry_after,
+            } => Refusal {
+                retry_after: Some(retry_after),
+                ..Self::new(
+                    Kind::Overloaded,
+                    format!(
+                        "the queue is expected to take {:.0} ms, and the request may wait {:.0} ms",
+                        forecast.as_secs_f64() * 1e3,
+                        allowed.as_secs_f64() * 1e3
+                    ),
+                )
+            },
             RequestError::QueueTimeout { waited } => Refusal {
                 retry_after: Some(Duration::from_secs(1)),
                 ..Self::new(
@@ -230,6 +245,7 @@ impl From<RequestError> for Refusal {
                 ..Self::new(Kind::TooLong, format!("{message} ({which})"))
             },
             RequestError::Invalid { field, .. } => Self::invalid(field, message),
+            RequestError::Cancelled => Self::new(Kind::Cancelled, message),
             RequestError::Device(_) => Self::new(Kind::Device, message),
         }
     }

@@ -4,6 +4,7 @@
 //! then drops the handler or the response body, which cancels the request. So a client must keep its sending side open until it has the
 //! answer. A client that stays but takes nothing is cut by the kernel (`TCP_USER_TIMEOUT`) with the same effect.
 
+use super::deadline::with_deadline;
 use super::request_id::{X_REQUEST_ID, with_request_id};
 use super::state::AppState;
 use super::submit::IGNORED_FIELDS;
@@ -58,6 +59,7 @@ pub fn serve(
             workers,
             connections_per_worker: (settings.max_connections / workers).max(1),
             routes: serving_routes,
+            origins: any_origin,
         },
         state,
         settings.shutdown,
@@ -79,6 +81,7 @@ pub fn serve_management(
             workers: 1,
             connections_per_worker: 256,
             routes: management_routes,
+            origins: no_origin,
         },
         state,
         settings.shutdown,
@@ -100,6 +103,7 @@ pub fn serve_metrics(
             workers: 1,
             connections_per_worker: 64,
             routes: metrics_routes,
+            origins: no_origin,
         },
         state,
         settings.shutdown,
@@ -112,15 +116,17 @@ struct Port {
     workers: usize,
     connections_per_worker: usize,
     routes: fn(&mut ServiceConfig),
+    origins: fn() -> Cors,
 }
 
 fn run(port: Port, state: Data<AppState>, shutdown: Duration) -> std::io::Result<Server> {
     let timeouts = state.timeouts.clone();
-    let routes = port.routes;
+    let (routes, origins) = (port.routes, port.origins);
     let app = move || {
         App::new()
+            .wrap(from_fn(with_deadline))
             .wrap(from_fn(with_request_id))
-            .wrap(any_origin())
+            .wrap(origins())
             .app_data(state.clone())
             .configure(routes)
     };
@@ -169,4 +175,9 @@ fn any_origin() -> Cors {
         .allow_any_header()
         .expose_headers([X_REQUEST_ID, IGNORED_FIELDS])
         .max_age(3600)
+}
+
+/// Pages of no other origin may call.
+fn no_origin() -> Cors {
+    Cors::default()
 }

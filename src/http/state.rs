@@ -17,6 +17,7 @@ use ropeteam_engine::request::Pooling;
 use ropeteam_engine::sampling::SamplingParams;
 use ropeteam_engine::text::TextCodec;
 use ropeteam_models::text::{ChatTemplate, SpecialTokens};
+use serde_json::{Map, Value};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
@@ -42,6 +43,12 @@ pub struct AppState {
     pub started: SystemTime,
     /// What a probe last found.
     pub probe: Probe,
+    /// Who may use the management routes.
+    pub management: ManagementAccess,
+    /// Options that can change now; empty until the model has loaded.
+    pub live: OnceLock<Box<dyn LiveOptions>>,
+    /// How long what runs may go on when the server is drained.
+    pub drain_within: Duration,
     draining: AtomicBool,
     stop: watch::Sender<Option<StopMode>>,
 }
@@ -53,6 +60,24 @@ pub enum StopMode {
     Graceful,
     /// At once.
     Force,
+}
+
+/// Who may use the management routes, health and metrics aside.
+#[derive(Clone, Debug, Default)]
+pub struct ManagementAccess {
+    /// The keys; with none, those of the inference routes count.
+    pub keys: ApiKeys,
+    /// Other machines can reach the port: without any key nobody may.
+    pub exposed: bool,
+}
+
+/// The options that can change while the server runs.
+pub trait LiveOptions: Send + Sync {
+    /// Makes all the changes of `patch` (options by key) or none, and says what changed: `{key: {"from", "to"}}`.
+    ///
+    /// # Errors
+    /// The refusal names the option, its value and what was expected.
+    fn change(&self, patch: &Map<String, Value>) -> Result<Map<String, Value>, Refusal>;
 }
 
 /// A model that can be asked.
@@ -189,6 +214,9 @@ impl AppState {
             stoppable: Stoppable::default(),
             started: SystemTime::now(),
             probe: Probe::default(),
+            management: ManagementAccess::default(),
+            live: OnceLock::new(),
+            drain_within: Duration::from_secs(30),
             draining: AtomicBool::new(false),
             stop: watch::Sender::new(None),
         }

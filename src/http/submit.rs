@@ -1,6 +1,7 @@
 //! From requests in the engine's terms to running generations, the same for all dialects. Not here: parsing and answers.
 
 use super::answer::{Answer, collect};
+use super::deadline;
 use super::refusal::Refusal;
 use super::request_log::LogLine;
 use super::sse::{KeepAlive, Running, TaggedEvents};
@@ -24,7 +25,7 @@ const HEADER_BYTES_MAX: usize = 1024;
 /// Names the field that multiplies them, with the numbers.
 pub fn check_count(serving: &Serving, requests: &[GenerateRequest]) -> Result<(), Refusal> {
     let field = if requests.len() > 1 { "prompt" } else { "n" };
-    let limit = serving.engine.config().max_queue;
+    let limit = serving.engine.live().max_queue;
     let asked: usize = requests.iter().map(|r| r.choices as usize).sum();
     if asked <= limit {
         return Ok(());
@@ -58,7 +59,7 @@ pub async fn answers_in_turn(
 ) -> Result<Vec<Answer>, Refusal> {
     let running = requests.into_iter().enumerate().map(|(prompt, request)| {
         let choices = request.choices;
-        let events = serving.engine.generate(request);
+        let events = deadline::generate(&serving.engine, request);
         async move {
             collect(events, choices)
                 .await
@@ -81,7 +82,7 @@ pub async fn answers_in_turn(
 pub fn start(serving: &Serving, requests: Vec<GenerateRequest>, log: LogLine) -> Running {
     let choices = requests.first().map_or(0, |request| request.choices);
     let prompts = requests.into_iter().enumerate().map(|(prompt, request)| {
-        let events = serving.engine.generate(request);
+        let events = deadline::generate(&serving.engine, request);
         Box::pin(events.map(move |event: GenerateEvent| (prompt, event))) as TaggedEvents
     });
     Running::new(prompts.collect(), choices, log)
@@ -95,7 +96,7 @@ pub fn start_until(
     log: LogLine,
 ) -> Running {
     let choices = request.choices;
-    let events = serving.engine.generate(request).take_until(Box::pin(stop));
+    let events = deadline::generate(&serving.engine, request).take_until(Box::pin(stop));
     let tagged: TaggedEvents = Box::pin(events.map(|event| (0, event)));
     Running::new(vec![tagged], choices, log)
 }

@@ -4,17 +4,19 @@
 //! bind ports ─▶ answer 503 ─▶ load the model ─▶ serve ─▶ SIGTERM: refuse new requests, finish running ones ─▶ stop
 //! ```
 
+mod live;
 mod offer;
 mod ports;
 
-use crate::config::{Config, Resolved};
+use crate::config::Resolved;
 use crate::exit::Exit;
 use crate::http::state::StopMode;
-use crate::logging;
+use crate::logging::{self, SetLevel};
 use crate::signals::Signals;
 use crate::start_error::StartError;
 use crate::wiring;
 use actix_web::web::Data;
+use live::Live;
 use ports::{Ports, Running};
 use ropeteam_actors::{DrainOutcome, Engine};
 use std::time::Duration;
@@ -27,17 +29,20 @@ const FLUSH: Duration = Duration::from_secs(1);
 /// # Errors
 /// Why it could not start.
 pub fn run(resolved: Resolved) -> Result<Exit, StartError> {
-    logging::start(&resolved.config.server_config);
+    let set_level = logging::start(&resolved.config.server_config);
     for warning in &resolved.warnings {
         tracing::warn!("{warning}");
     }
     let ports = Ports::bind(&resolved.config.server_config)?;
-    actix::System::new().block_on(live(resolved.config, ports))
+    actix::System::new().block_on(serve(resolved, set_level, ports))
 }
 
-async fn live(config: Config, ports: Ports) -> Result<Exit, StartError> {
+async fn serve(resolved: Resolved, set_level: SetLevel, ports: Ports) -> Result<Exit, StartError> {
+    let config = resolved.config.clone();
     let mut signals = Signals::new()?;
-    let state = Data::new(offer::state(&config)?);
+    let mut state = offer::state(&config)?;
+    state.management.exposed = ports.management_is_exposed();
+    let state = Data::new(state);
     let running = ports.serve(&state, &config.server_config)?;
     let started = tokio::select! {
         started = wiring::start(&config) => started?,
@@ -48,12 +53,15 @@ async fn live(config: Config, ports: Ports) -> Result<Exit, StartError> {
     };
     let engine = started.engine.clone();
     offer::announce(&state, started);
+    // Set once per process.
+    let live = Live::new(engine.clone(), resolved, set_level);
+    let _ = state.live.set(Box::new(live));
     let patience = Duration::from_millis(config.server_config.drain_timeout_ms);
     let (asked_by, patience) = tokio::select! {
         signal = signals.next() => (signal, patience),
         mode = state.stop_asked() => match mode {
-            StopMode::Graceful => ("stopService", patience),
-            StopMode::Force => ("stopService?mode=Force", Duration::ZERO),
+            StopMode::Graceful => ("management call", patience),
+            StopMode::Force => ("management call, at once", Duration::ZERO),
         },
     };
     tracing::info!(asked_by, ?patience, "draining");

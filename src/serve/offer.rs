@@ -24,6 +24,12 @@ pub fn state(config: &Config) -> Result<AppState, StartError> {
     if let Some(file) = &server.api_key_file {
         state.keys = keys(file).map_err(|problem| unusable("api_key_file", file, &problem))?;
     }
+    if let Some(file) = &server.management_key_file {
+        let keys = keys(file);
+        state.management.keys =
+            keys.map_err(|problem| unusable("management_key_file", file, &problem))?;
+    }
+    state.drain_within = Duration::from_millis(server.drain_timeout_ms);
     state.request_log = match server.log_requests {
         LogRequests::Off => None,
         LogRequests::On => Some(request_log(server, false)?),

@@ -28,7 +28,7 @@ impl Ports {
             listener: listen(&config.host, config.port)?,
             tls: inference_tls(config)?,
         };
-        let host = config.management_host.as_ref().unwrap_or(&config.host);
+        let host = &config.management_host;
         let bound = |port: Option<u16>| -> Result<Option<Door>, StartError> {
             let Some(port) = port else {
                 return Ok(None);
@@ -52,6 +52,15 @@ impl Ports {
             management,
             metrics,
         })
+    }
+
+    /// Whether other machines can reach the management port.
+    pub fn management_is_exposed(&self) -> bool {
+        let address = self
+            .management
+            .as_ref()
+            .and_then(|door| door.listener.local_addr().ok());
+        address.is_some_and(|address| !address.ip().is_loopback())
     }
 
     /// Serves on them.

@@ -12,7 +12,7 @@ mod simulated;
 pub mod sizing;
 mod texts;
 
-use crate::config::{Config, PoolingChoice, Speculate};
+use crate::config::{Config, PoolingChoice, Speculate, tenants};
 use crate::http::chat_parts::AnswerForm;
 use crate::http::state::ModelCard;
 use crate::start_error::StartError;
@@ -26,6 +26,7 @@ use ropeteam_engine::text::TextCodec;
 use ropeteam_models::grammar::Grammars;
 use ropeteam_models::text::{ChatTemplate, SpecialTokens};
 use sizing::Sizes;
+pub use sizing::max_running;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -123,7 +124,13 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
 async fn start_engine(config: &Config, loaded: Loaded) -> Result<Started, StartError> {
     let text = loaded.parts.codec.clone();
     let grammars = Grammars::new(text.clone(), loaded.parts.eos_ids.clone());
-    let engine = Engine::start(engine_config(config), loaded.parts);
+    let mut behaviour = engine_config(config);
+    if let Some(file) = &config.server_config.tenants_file {
+        let unusable = |problem| format!("tenants_file: {}: {problem}", file.display());
+        let fairness = tenants::read(file);
+        behaviour.fairness = fairness.map_err(|problem| StartError::Usage(unusable(problem)))?;
+    }
+    let engine = Engine::start(behaviour, loaded.parts);
     let engine = engine.map_err(|error| StartError::Other(error.to_string()))?;
     // Later failures are the supervisor's business; a first one ends the process.
     engine.first_life().await.map_err(first_failure)?;
@@ -163,7 +170,7 @@ fn first_failure(fault: DeviceFault) -> StartError {
 /// How the engine behaves.
 pub fn engine_config(config: &Config) -> EngineConfig {
     let (model, server) = (&config.model_config, &config.server_config);
-    let running = sizing::max_running(model);
+    let running = max_running(model);
     EngineConfig {
         batching: BatchLimits {
             max_prefill_batch_size: model.max_prefill_batch_size,

@@ -147,11 +147,8 @@ mod tests {
     use crate::config::{Inputs, resolve};
 
     fn block_bytes(kv_dtype: &str) -> u64 {
-        let model = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/tests/fixtures/tiny/llama/bf16"
-        );
-        let flags = [("model", model), ("kv_dtype", kv_dtype)];
+        let model = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/tiny/llama");
+        let flags = [("model", model), ("dtype", "bf16"), ("kv_dtype", kv_dtype)];
         let resolved = resolve(Inputs {
             flags: flags.map(|(key, word)| (key, word.to_owned())).into(),
             ..Inputs::default()

@@ -131,7 +131,7 @@ mod tests {
     use ropeteam_models::families;
     use std::path::Path;
 
-    fn config(flags: &[(&'static str, &str)]) -> ModelConfig {
+    fn chosen(flags: &[(&'static str, &str)]) -> (ModelConfig, &'static DeviceEntry) {
         let flags = flags
             .iter()
             .map(|(key, word)| (*key, (*word).to_owned()))
@@ -140,11 +140,13 @@ mod tests {
             flags,
             ..Inputs::default()
         });
-        resolved.expect("good flags").config.model_config
+        let config = resolved.expect("good flags").config.model_config;
+        let device = crate::devices::find(&config.device).expect("a device");
+        (config, device.entry)
     }
 
     fn found(model: &str, flags: &[(&'static str, &str)]) -> Result<Precision, String> {
-        let config = config(flags);
+        let (config, device) = chosen(flags);
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tiny");
         let checkpoint = Checkpoint::open(&folder.join(model)).expect("fixture");
         let spec = families::spec(checkpoint.config()).expect("fixture");
@@ -193,6 +195,9 @@ mod tests {
         let told = found("cpu", "bf16", Precision::F32).unwrap_err();
         assert!(told.starts_with("kv_dtype: weights in f32"), "{told}");
         let told = found("ascend", "int8", Precision::Bf16).unwrap_err();
-        assert!(told.starts_with("kv_dtype: int8 is not offered on ascend"), "{told}");
+        assert!(
+            told.starts_with("kv_dtype: int8 is not offered on ascend"),
+            "{told}"
+        );
     }
 }

@@ -65,6 +65,12 @@ pub fn post(port: u16, path: &str, body: &Value) -> Answer {
     read_answer(open(port, path, body))
 }
 
+/// Any method with a JSON body, to the end.
+pub fn send(port: u16, method: &str, path: &str, body: &Value) -> Answer {
+    let body = body.to_string();
+    read_answer(send_raw(port, &request(method, path, body.as_bytes())))
+}
+
 /// POST with any body, to the end.
 pub fn post_bytes(port: u16, path: &str, body: &[u8]) -> Answer {
     read_answer(send_raw(port, &request("POST", path, body)))

@@ -22,6 +22,8 @@ pub(super) enum Order {
     Assign(Work),
     /// Nobody wants the sequence any more.
     Cancel(SeqId),
+    /// Keep to these limits from the next step on.
+    Limits(BatchLimits),
     /// Tell what is here.
     Snapshot,
     /// Show that there is somebody, if no step is about to.
@@ -113,6 +115,10 @@ impl Inside {
                 Ok((!self.due).then(|| News::Load(self.core.load())))
             }
             Order::Ping => Ok((!self.due).then(|| self.rest())),
+            Order::Limits(limits) => {
+                self.core.set_limits(limits);
+                Ok(None)
+            }
             Order::Snapshot => Ok(Some(News::Snapshot(self.core.snapshot()))),
             Order::Retire => Err(DeviceFault {
                 kind: FaultKind::Requested,

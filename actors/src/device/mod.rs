@@ -13,7 +13,8 @@ use crate::bus::Bus;
 use crate::clock::Clock;
 use crate::config::{Hosting, Isolation};
 use crate::messages::{
-    Assign, Cancel, DeviceDown, DeviceUp, LoadReport, Progress, Released, Retire, Snapshot,
+    Assign, Cancel, DeviceDown, DeviceUp, LoadReport, Progress, Reconfigure, Released, Retire,
+    Snapshot,
 };
 use crate::pulse::SharedPulse;
 use actix::{
@@ -311,6 +312,18 @@ impl Handler<Cancel> for Device {
         self.release(seq);
         self.survive(ctx, FaultKind::Panic, |act, ctx| {
             act.order(Order::Cancel(seq), ctx)
+        });
+    }
+}
+
+impl Handler<Reconfigure> for Device {
+    type Result = ();
+
+    /// Orders are carried out between two steps, so the next one keeps to the new limits.
+    fn handle(&mut self, Reconfigure(live): Reconfigure, ctx: &mut Context<Self>) {
+        self.setup.batching = live.batching.clone();
+        self.survive(ctx, FaultKind::Panic, |act, ctx| {
+            act.order(Order::Limits(live.batching), ctx)
         });
     }
 }

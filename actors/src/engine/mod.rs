@@ -2,6 +2,7 @@
 //! All actors run on arbiters of the engine's own, so the host's arbiters are never blocked; only sessions may be hosted by their callers
 //! (`EngineConfig::session_threads`).
 
+mod manage;
 mod views;
 
 pub use views::{DeviceStatus, EngineView};
@@ -10,8 +11,8 @@ use crate::bus::{Bus, Subscription};
 use crate::clock::Clock;
 use crate::config::{EngineConfig, EngineParts, Hosting};
 use crate::generation::{GenerateEvent, Generation, RequestError};
-use crate::messages::{Drain, DrainOutcome, Restart};
 use crate::metrics::Metrics;
+use crate::requests::Requests;
 use crate::scheduler::{Scheduler, SchedulerParts};
 use crate::session::context::SessionContext;
 use crate::session::outlet::Outlet;
@@ -26,8 +27,8 @@ use ropeteam_engine::request::GenerateRequest;
 use ropeteam_engine::scheduler::SchedulerLimits;
 use ropeteam_engine::text::TextCodec;
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 
@@ -86,6 +87,7 @@ impl Engine {
                 limits: SchedulerLimits {
                     max_queue: config.max_queue,
                 },
+                fairness: config.fairness.clone(),
                 devices,
                 max_sessions: config.max_requests,
                 max_running: config.batching.max_decode_batch_size,
@@ -109,6 +111,7 @@ impl Engine {
             |_| Supervisor::new(parts)
         });
         let shared = Arc::new(SessionContext {
+            live: RwLock::new(config.live()),
             config,
             codec: parts.codec,
             eos_ids: parts.eos_ids,
@@ -118,6 +121,7 @@ impl Engine {
             state: state_reader,
             tokenising: Arc::new(Semaphore::new(tokenising_at_once())),
             sessions: Arc::default(),
+            requests: Requests::default(),
             next_seq: Default::default(),
         });
         let homes = Arc::new(Homes {
@@ -135,13 +139,23 @@ impl Engine {
 
     /// Begins a request and returns its events. Never waits: what is refused is told as [`GenerateEvent::Failed`].
     pub fn generate(&self, request: GenerateRequest) -> Generation {
+        self.generate_soon(request, None)
+    }
+
+    /// The same for a request that is worth nothing if no device begins with it within `start_within`: it is refused at once if the
+    /// queue is too slow for that, or when the time has passed.
+    pub fn generate_soon(
+        &self,
+        request: GenerateRequest,
+        start_within: Option<Duration>,
+    ) -> Generation {
         let shared = self.shared.clone();
         shared.bus.publish(Event::Received {
             request: request.id.as_str().into(),
         });
         let (mut outlet, events) = Outlet::new(shared.config.client_buffer, request.choices);
         let Some(place) = shared.take_place() else {
-            let limit = shared.config.max_requests;
+            let limit = shared.live().max_requests;
             let error = RequestError::QueueFull {
                 limit,
                 retry_after: RETRY_AFTER,
@@ -160,6 +174,7 @@ impl Engine {
             request,
             outlet,
             arrived,
+            start_within,
             place,
         };
         let session = Session::start_in_arbiter(&self.homes.take(), move |_| Session::new(parts));
@@ -176,7 +191,7 @@ impl Engine {
         self.state().limits
     }
 
-    /// How the engine behaves.
+    /// How the engine behaves, as it was started; what can change since: [`live`](Self::live).
     pub fn config(&self) -> &EngineConfig {
         &self.shared.config
     }
@@ -217,24 +232,6 @@ impl Engine {
     /// Listens to all events from now on.
     pub fn subscribe(&self) -> Subscription {
         self.shared.bus.subscribe()
-    }
-
-    /// Starts a device anew; what it runs goes on by replay. Returns false if there is no such device.
-    pub async fn restart(&self, device: DeviceId) -> bool {
-        self.supervisor
-            .send(Restart { device })
-            .await
-            .unwrap_or(false)
-    }
-
-    /// Admits nothing more and returns when all that was admitted, waiting or running, has ended; what has not by then ends
-    /// with [`RequestError::Draining`] after `within`.
-    pub async fn drain(&self, within: Duration) -> DrainOutcome {
-        self.shared
-            .scheduler
-            .send(Drain { within })
-            .await
-            .unwrap_or_default()
     }
 }
 

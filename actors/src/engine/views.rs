@@ -7,6 +7,7 @@ use crate::state::EngineState;
 use crate::supervisor::{LivesView, LivingDevices, SupervisorView};
 use ropeteam_engine::device_core::{DeviceSnapshot, Load};
 use ropeteam_engine::ids::DeviceId;
+use ropeteam_engine::placement::Role;
 use ropeteam_engine::scheduler::SchedulerSnapshot;
 use serde::Serialize;
 use std::sync::atomic::Ordering;
@@ -40,6 +41,10 @@ pub struct DeviceStatus {
     /// Its lives.
     #[serde(flatten)]
     pub lives: LivesView,
+    /// What it is used for; `None` before it was first up.
+    pub role: Option<Role>,
+    /// Whether it gets no new work by an operator's wish.
+    pub held_back: bool,
     /// Sequences on it.
     pub running: usize,
     /// Its last reported load; `None` before it was first up.
@@ -60,6 +65,8 @@ impl Engine {
         let status = |lives: LivesView| {
             let known = table.iter().find(|d| d.device == lives.device);
             DeviceStatus {
+                role: known.map(|d| d.role),
+                held_back: known.is_some_and(|d| d.held_back),
                 running: known.map_or(0, |d| d.running),
                 load: known.map(|d| d.load),
                 lives,

@@ -32,8 +32,11 @@ impl Scheduler {
 
     pub(super) fn update_state(&self, change: impl FnOnce(&mut EngineState)) {
         let (devices_up, devices_gone) = (self.devices.len(), self.gone.len());
+        let held_back = |device: &&DeviceId| self.core.is_held_back(**device);
+        let devices_held_back = self.devices.keys().filter(held_back).count();
         self.parts.state.send_modify(|state| {
             state.devices_up = devices_up;
+            state.devices_held_back = devices_held_back;
             state.devices_gone = devices_gone;
             change(state);
         });

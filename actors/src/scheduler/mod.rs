@@ -3,12 +3,14 @@
 
 mod devices;
 mod drain;
+mod manage;
 
 use crate::bus::Bus;
 use crate::clock::Clock;
 use crate::messages::{Assign, Cancel, DrainOutcome, Progress, Snapshot, Submit};
 use crate::state::EngineState;
 use actix::{Actor, AsyncContext, Context, Handler, MessageResult, Recipient, SpawnHandle};
+use ropeteam_engine::fairness::Fairness;
 use ropeteam_engine::ids::{DeviceId, Epoch, SeqId};
 use ropeteam_engine::observe::Event;
 use ropeteam_engine::scheduler::{
@@ -24,6 +26,7 @@ const MAILBOX_SPARE: usize = 1024;
 /// What the scheduler is made of.
 pub(crate) struct SchedulerParts {
     pub limits: SchedulerLimits,
+    pub fairness: Fairness,
     /// The devices that are being started.
     pub devices: Vec<DeviceId>,
     /// Most sessions there can be.
@@ -59,6 +62,7 @@ struct DeviceAddress {
 impl Scheduler {
     pub fn new(parts: SchedulerParts) -> Self {
         let mut core = SchedulerCore::new(parts.limits.clone());
+        core.set_fairness(parts.fairness.clone());
         for &device in &parts.devices {
             core.device_expected(device);
         }

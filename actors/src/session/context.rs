@@ -2,19 +2,22 @@
 
 use crate::bus::Bus;
 use crate::clock::Clock;
-use crate::config::EngineConfig;
+use crate::config::{EngineConfig, LiveConfig};
+use crate::requests::Requests;
 use crate::scheduler::Scheduler;
 use crate::state::EngineState;
 use actix::Addr;
 use ropeteam_engine::ids::{SeqId, TokenId};
 use ropeteam_engine::text::TextCodec;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::{Semaphore, watch};
 
 /// Shared by the engine's handle and all sessions.
 pub(crate) struct SessionContext {
     pub config: EngineConfig,
+    /// The part of it that changes, as it holds now. Locked for a copy only.
+    pub live: RwLock<LiveConfig>,
     pub codec: Arc<dyn TextCodec>,
     pub eos_ids: Vec<TokenId>,
     pub clock: Clock,
@@ -24,10 +27,22 @@ pub(crate) struct SessionContext {
     /// One permit per prompt that may be tokenised at the same time.
     pub tokenising: Arc<Semaphore>,
     pub sessions: Arc<AtomicUsize>,
+    pub requests: Requests,
     pub next_seq: AtomicU64,
 }
 
 impl SessionContext {
+    /// The limits that hold now.
+    pub fn live(&self) -> LiveConfig {
+        let live = self.live.read().unwrap_or_else(PoisonError::into_inner);
+        live.clone()
+    }
+
+    /// Other limits from now on.
+    pub fn set_live(&self, live: LiveConfig) {
+        *self.live.write().unwrap_or_else(PoisonError::into_inner) = live;
+    }
+
     /// Ids for so many sequences; the first of them.
     pub fn take_seqs(&self, count: u32) -> SeqId {
         SeqId(self.next_seq.fetch_add(u64::from(count), Ordering::Relaxed))
@@ -37,7 +52,7 @@ impl SessionContext {
     pub fn take_place(&self) -> Option<Place> {
         let place = Place(self.sessions.clone());
         let before = self.sessions.fetch_add(1, Ordering::Relaxed);
-        (before < self.config.max_requests).then_some(place)
+        (before < self.live().max_requests).then_some(place)
     }
 }
 

@@ -30,6 +30,7 @@ impl End<'_> {
     pub fn failed(&self, error: &RequestError) -> Event {
         let reason = match error {
             RequestError::QueueFull { .. } => RefusedReason::QueueFull,
+            RequestError::TooBusy { .. } => RefusedReason::TooBusy,
             RequestError::Draining if self.was_on_device() => {
                 return self.event(Outcome::Cancelled);
             }
@@ -38,6 +39,7 @@ impl End<'_> {
             RequestError::TooLong { .. } => RefusedReason::TooLong,
             RequestError::Invalid { .. } => RefusedReason::Invalid,
             RequestError::QueueTimeout { .. } => RefusedReason::QueueTimeout,
+            RequestError::Cancelled => return self.event(Outcome::Cancelled),
             RequestError::Device(_) => return self.event(Outcome::DeviceError),
         };
         Event::Refused {
@@ -133,6 +135,15 @@ pub(crate) fn refusal_error(refusal: Refusal) -> RequestError {
             given,
             limit,
             which,
+        },
+        Refusal::TooBusy {
+            forecast,
+            allowed,
+            retry_after,
+        } => RequestError::TooBusy {
+            forecast,
+            allowed,
+            retry_after,
         },
         Refusal::Draining => RequestError::Draining,
         Refusal::NoDevice => RequestError::NoDevice,

@@ -14,8 +14,9 @@ mod tests;
 mod view;
 
 use crate::generation::{GenerateEvent, PromptLogprob, RequestError, Started};
-use crate::messages::{Cancel, Submit};
-use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, WrapFuture};
+use crate::messages::{Cancel, EndRequest, Submit};
+use crate::requests::{Entry, Listed};
+use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, WrapFuture};
 use context::{Place, SessionContext};
 use ending::{End, refusal_error};
 use outlet::Outlet;
@@ -28,6 +29,7 @@ use ropeteam_engine::time::Time;
 use ropeteam_engine::work::{PromptTokenLogprob, Work};
 use sequences::{Sequences, SequencesParts};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// One request.
 pub(crate) struct Session {
@@ -35,6 +37,7 @@ pub(crate) struct Session {
     request: Arc<GenerateRequest>,
     outlet: Outlet,
     arrived: Time,
+    start_within: Option<Duration>,
     /// Known once the prompt is tokenised.
     sequences: Option<Sequences>,
     /// The client has had `Started`.
@@ -45,6 +48,10 @@ pub(crate) struct Session {
     ended_lives: Vec<(DeviceId, Epoch)>,
     /// Its place among the bounded number of sessions.
     _place: Place,
+    /// Where it is listed, once it has an address.
+    listed: Option<Listed>,
+    /// The device that last told of it.
+    device: Option<DeviceId>,
 }
 
 /// What a session is made of.
@@ -53,6 +60,8 @@ pub(crate) struct SessionParts {
     pub request: GenerateRequest,
     pub outlet: Outlet,
     pub arrived: Time,
+    /// How long it may wait for a device, where it says so itself.
+    pub start_within: Option<Duration>,
     pub place: Place,
 }
 
@@ -63,11 +72,14 @@ impl Session {
             request: Arc::new(parts.request),
             outlet: parts.outlet,
             arrived: parts.arrived,
+            start_within: parts.start_within,
             sequences: None,
             announced: false,
             over: false,
             ended_lives: Vec::new(),
             _place: parts.place,
+            listed: None,
+            device: None,
         }
     }
 
@@ -81,6 +93,12 @@ impl Session {
         }));
     }
 
+    /// How long its sequences may wait for a device: nobody waits in the queue beyond the request's own end.
+    fn patience(&self) -> Option<Duration> {
+        let own = self.request.timeout.into_iter().chain(self.start_within);
+        own.chain(self.shared.live().queue_timeout).min()
+    }
+
     fn begin(&mut self, prepared: Prepared) -> Result<Vec<Work>, RequestError> {
         let shared = &self.shared;
         let sequences = Sequences::new(SequencesParts {
@@ -90,7 +108,7 @@ impl Session {
             eos_ids: &shared.eos_ids,
             first: shared.take_seqs(self.request.choices),
             arrived: self.arrived,
-            queue_timeout: shared.config.queue_timeout,
+            queue_timeout: self.patience(),
         })?;
         let works = sequences.first_works();
         self.sequences = Some(sequences);
@@ -252,6 +270,11 @@ impl Actor for Session {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Context<Self>) {
+        self.listed = Some(self.shared.requests.enter(Entry {
+            id: self.request.id.as_str().into(),
+            view: ctx.address().recipient(),
+            end: ctx.address().recipient(),
+        }));
         let gone = self.outlet.gone();
         ctx.spawn(
             gone.into_actor(self)
@@ -260,7 +283,7 @@ impl Actor for Session {
         let timeout = self
             .request
             .timeout
-            .unwrap_or(self.shared.config.request_timeout);
+            .unwrap_or_else(|| self.shared.live().request_timeout);
         ctx.run_later(timeout, Session::deadline_passed);
         self.prepare(ctx);
     }
@@ -268,5 +291,15 @@ impl Actor for Session {
     /// Also after a panic in a handler: nothing may stay on a device for a session that is no more.
     fn stopped(&mut self, _: &mut Context<Self>) {
         self.cancel_open();
+    }
+}
+
+impl Handler<EndRequest> for Session {
+    type Result = ();
+
+    fn handle(&mut self, EndRequest: EndRequest, ctx: &mut Context<Self>) {
+        if !self.over {
+            self.fail(RequestError::Cancelled, ctx);
+        }
     }
 }

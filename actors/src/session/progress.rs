@@ -24,6 +24,7 @@ impl Handler<Progress> for Session {
             Progress::Step {
                 device, updates, ..
             } => {
+                self.device = Some(device);
                 for update in updates {
                     self.update(update, device, ctx);
                 }

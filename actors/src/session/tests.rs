@@ -19,7 +19,7 @@ use ropeteam_engine::sampling::SamplingParams;
 use ropeteam_engine::scheduler::SchedulerLimits;
 use ropeteam_engine::text::{OffsetToken, TextCodec, TextError, TokenDecoder};
 use ropeteam_engine::work::{DeviceFinish, SampledToken, Work};
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc, watch};
 
@@ -114,6 +114,7 @@ impl Stage {
         });
         let scheduler = Scheduler::new(SchedulerParts {
             limits: SchedulerLimits { max_queue: 10 },
+            fairness: Default::default(),
             devices: vec![DEVICE],
             max_sessions: 10,
             max_running: 10,
@@ -145,6 +146,8 @@ impl Stage {
             state,
             tokenising: Arc::new(Semaphore::new(1)),
             sessions: Arc::default(),
+            live: RwLock::new(EngineConfig::default().live()),
+            requests: Default::default(),
             next_seq: Default::default(),
         });
         let (outlet, events) = Outlet::new(100, request.choices);
@@ -155,6 +158,7 @@ impl Stage {
             request,
             outlet,
             arrived,
+            start_within: None,
             place,
         })
         .start();

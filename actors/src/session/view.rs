@@ -2,7 +2,7 @@
 
 use super::Session;
 use super::sequences::Sequences;
-use crate::generation::SessionView;
+use crate::generation::{RequestState, SessionView};
 use crate::messages::Snapshot;
 use actix::{Context, Handler, MessageResult};
 
@@ -14,6 +14,16 @@ impl Handler<Snapshot<SessionView>> for Session {
         let lengths = |s: &Sequences| s.choices.iter().map(|c| c.output.len()).collect();
         MessageResult(SessionView {
             request: self.request.id.clone(),
+            state: match sequences {
+                None => RequestState::Tokenising,
+                Some(s) if s.choices.iter().all(|c| c.times.started.is_none()) => {
+                    RequestState::Waiting
+                }
+                Some(_) => RequestState::Running,
+            },
+            tenant: self.request.tenant.clone(),
+            priority: self.request.priority,
+            device: self.device,
             prompt_tokens: sequences.map(|s| s.prompt.len()),
             generated_tokens: sequences.map(lengths).unwrap_or_default(),
             open_choices: sequences.map_or(0, |s| s.open().len()),

@@ -25,7 +25,7 @@ use ropeteam_acl_sys::types::*;
 use ropeteam_device::checks::{ensure, shape_error};
 use ropeteam_device::{
     Act, AttentionLimits, AttentionShape, ColumnMask, Device, DeviceError, DeviceInfo, Float,
-    HeadNorms, KvShape, Precision, Rope, Rows, TensorView, Weight,
+    HeadNorms, KvPrecision, KvShape, Precision, Rope, Rows, TensorView, Weight,
 };
 use rows::StepInputs;
 use std::rc::Rc;
@@ -211,6 +211,7 @@ impl Device for AclDevice {
             kind: "ascend",
             name: self.name.clone(),
             precision: self.options.precision,
+            kv: KvPrecision::ByWeights,
             activations: self.options.activations,
             attention: AttentionLimits {
                 block_size_step: BLOCK_STEP,

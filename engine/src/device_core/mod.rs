@@ -45,6 +45,8 @@ pub struct DeviceCore {
     pace: StepPace,
     planned_at: Time,
     in_flight: bool,
+    /// More sequences may be running than the limits, which changed, allow.
+    crowded: bool,
     last_step_at: Option<Time>,
     assigned: u64,
     preemptions: u64,
@@ -104,6 +106,7 @@ impl DeviceCore {
             pace: StepPace::default(),
             planned_at: Time::default(),
             in_flight: false,
+            crowded: false,
             last_step_at: None,
             assigned: 0,
             preemptions: 0,
@@ -114,6 +117,12 @@ impl DeviceCore {
             drafts: Vec::new(),
             found_blocks: Vec::new(),
         }
+    }
+
+    /// Changes the limits from the next step on. Sequences beyond a lower bound are preempted then, those last in rank.
+    pub fn set_limits(&mut self, limits: BatchLimits) {
+        self.limits = limits;
+        self.crowded = true;
     }
 
     /// Takes a sequence, to begin it or to go on with it.
@@ -251,7 +260,8 @@ impl DeviceCore {
             false => Err(BrokenInvariant(what.to_owned())),
         };
         let max_running = self.limits.max_running(&self.capacity) as usize;
-        holds(self.running.len() <= max_running, "too many sequences run")?;
+        let few = self.running.len() <= max_running || self.crowded;
+        holds(few, "too many sequences run")?;
         let by_rank = self.running.is_sorted_by_key(|seq| seq.rank);
         holds(
             by_rank,

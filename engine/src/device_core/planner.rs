@@ -16,6 +16,7 @@ impl DeviceCore {
     pub(super) fn make_plan(&mut self, now: Time) {
         self.stats.clear();
         self.spare_chunks.append(&mut self.plan.chunks);
+        self.thin_out();
         let decode = self.decodes_in_next_step();
         if decode {
             self.grow_decoding();
@@ -28,6 +29,19 @@ impl DeviceCore {
             self.plan_decodes(decoding);
         }
         self.plan_prefills(&mut budget, now);
+    }
+
+    /// After the limits were lowered: those last in rank make room.
+    fn thin_out(&mut self) {
+        if !std::mem::take(&mut self.crowded) {
+            return;
+        }
+        let max_running = self.limits.max_running(&self.capacity) as usize;
+        while self.running.len() > max_running
+            && let Some(last) = self.running.pop()
+        {
+            self.preempt(last);
+        }
     }
 
     /// What a step in which `decoding` sequences decode has left for prompts: the limits, and what keeps the step from becoming too long

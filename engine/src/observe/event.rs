@@ -127,11 +127,64 @@ pub enum Event {
         /// Sequences on devices.
         running: usize,
     },
+    /// An operator, or the program that embeds the engine, asked for something.
+    Managed {
+        /// What: `restart`, `drain_device`, `resume_device`, `cancel`, `reconfigure` or `drain`.
+        call: &'static str,
+        /// To what, or from what to what.
+        subject: String,
+    },
     /// The server takes no new requests.
     Draining {
         /// When that began.
         at: Time,
     },
+}
+
+impl Event {
+    /// The names of all events.
+    pub const NAMES: &[&str] = &[
+        "received",
+        "admitted",
+        "scheduled",
+        "first_token",
+        "step_done",
+        "preempted",
+        "finished",
+        "refused",
+        "replayed",
+        "device_up",
+        "device_died",
+        "restarting",
+        "device_given_up",
+        "load",
+        "queue",
+        "managed",
+        "draining",
+    ];
+
+    /// Its name, as it is serialised.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Event::Received { .. } => "received",
+            Event::Admitted { .. } => "admitted",
+            Event::Scheduled { .. } => "scheduled",
+            Event::FirstToken { .. } => "first_token",
+            Event::StepDone(_) => "step_done",
+            Event::Preempted { .. } => "preempted",
+            Event::Finished(_) => "finished",
+            Event::Refused { .. } => "refused",
+            Event::Replayed { .. } => "replayed",
+            Event::DeviceUp { .. } => "device_up",
+            Event::DeviceDied { .. } => "device_died",
+            Event::Restarting { .. } => "restarting",
+            Event::DeviceGivenUp { .. } => "device_given_up",
+            Event::Load { .. } => "load",
+            Event::Queue { .. } => "queue",
+            Event::Managed { .. } => "managed",
+            Event::Draining { .. } => "draining",
+        }
+    }
 }
 
 /// One step of a device.
@@ -248,6 +301,8 @@ pub enum RefusedReason {
     QueueFull,
     /// It can never fit.
     TooLong,
+    /// It would have waited longer than allowed.
+    TooBusy,
     /// It waited longer than allowed.
     QueueTimeout,
     /// The request itself is wrong.
@@ -264,6 +319,7 @@ impl RefusedReason {
         match self {
             RefusedReason::QueueFull => "queue_full",
             RefusedReason::TooLong => "too_long",
+            RefusedReason::TooBusy => "too_busy",
             RefusedReason::QueueTimeout => "queue_timeout",
             RefusedReason::Invalid => "invalid",
             RefusedReason::Draining => "draining",

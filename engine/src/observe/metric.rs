@@ -61,7 +61,7 @@ metrics! {
     REQUESTS_FINISHED = "ropeteam_requests_finished_total", Counter, Count, ["outcome"],
         "Requests that ended after they were admitted, by outcome (stop, length, cancelled, timeout, device_error).";
     REQUESTS_REFUSED = "ropeteam_requests_refused_total", Counter, Count, ["reason"],
-        "Requests that were refused, by reason (queue_full, too_long, queue_timeout, invalid, draining, no_device).";
+        "Requests that were refused, by reason (queue_full, too_long, too_busy, queue_timeout, invalid, draining, no_device).";
     REQUESTS_CANCELLED = "ropeteam_requests_cancelled_total", Counter, Count, [],
         "Requests whose client left or that a management call ended.";
     REQUESTS_CANCELLED_IN = "ropeteam_requests_cancelled_by_stage_total", Counter, Count, ["stage"],

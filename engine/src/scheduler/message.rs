@@ -61,6 +61,16 @@ pub enum Refusal {
     /// Every device was given up.
     #[error("no device is available")]
     NoDevice,
+    /// At the speed of the queue it would wait longer than allowed.
+    #[error("the queue is expected to take {forecast:?}, and the request allows {allowed:?}")]
+    TooBusy {
+        /// How long it would wait.
+        forecast: Duration,
+        /// How long it may.
+        allowed: Duration,
+        /// When it is worth trying again.
+        retry_after: Duration,
+    },
     /// It waited longer than allowed.
     #[error("waited {waited:?} in the queue, longer than allowed")]
     QueueTimeout {

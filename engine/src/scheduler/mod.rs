@@ -12,6 +12,7 @@ pub use report::{DeviceView, SchedulerSnapshot, TenantView};
 
 use crate::device_core::{BrokenInvariant, Load};
 use crate::executor::LengthLimit;
+use crate::fairness::Fairness;
 use crate::ids::{DeviceId, Epoch, SeqId};
 use crate::placement::{self, Affinity, Candidate};
 use crate::queue::WaitingQueue;
@@ -20,6 +21,9 @@ use crate::work::Work;
 use device::Device;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+
+/// A forecast counts only when it is so many times as long as what is allowed: how long answers get is not known.
+const CERTAIN: f64 = 1.5;
 
 /// The state of the scheduler. Every call is cheap; after any of them [`tick`](Self::tick) says what to do.
 ///
@@ -33,6 +37,8 @@ pub struct SchedulerCore {
     device_of: HashMap<SeqId, DeviceId>,
     affinity: Affinity,
     draining: bool,
+    /// Devices that are given nothing new by an operator's wish, over all their lives.
+    held_back: BTreeSet<DeviceId>,
     /// Devices that serve, start or will start again.
     hoped_for: BTreeSet<DeviceId>,
     /// There were devices, and all were given up.
@@ -49,6 +55,7 @@ impl SchedulerCore {
             device_of: HashMap::new(),
             affinity: Affinity::default(),
             draining: false,
+            held_back: BTreeSet::new(),
             hoped_for: BTreeSet::new(),
             abandoned: false,
         }
@@ -58,6 +65,53 @@ impl SchedulerCore {
     pub fn device_expected(&mut self, device: DeviceId) {
         self.hoped_for.insert(device);
         self.abandoned = false;
+    }
+
+    /// From now on the device, in whatever life, is given nothing new; what it runs goes on. An interrupted sequence goes elsewhere.
+    pub fn hold_back(&mut self, device: DeviceId) {
+        self.held_back.insert(device);
+    }
+
+    /// The device is given work again.
+    pub fn let_on(&mut self, device: DeviceId) {
+        self.held_back.remove(&device);
+    }
+
+    /// Whether the device is given nothing new.
+    pub fn is_held_back(&self, device: DeviceId) -> bool {
+        self.held_back.contains(&device)
+    }
+
+    /// Changes the bounds: of the queue, and of the sequences that each device runs at once. What waits or runs already stays.
+    pub fn set_limits(&mut self, limits: SchedulerLimits, max_running: u32) {
+        self.queue.set_limit(limits.max_queue);
+        self.limits = limits;
+        for device in self.devices.values_mut() {
+            device.profile.max_running = max_running;
+            device.credits.set_max_running(max_running);
+        }
+    }
+
+    /// Changes how tenants share the devices.
+    pub fn set_fairness(&mut self, fairness: Fairness) {
+        self.queue.set_fairness(fairness);
+    }
+
+    /// Refuses what would be refused later anyway, for having waited too long, while its client can still go elsewhere.
+    fn check_deadline(&self, work: &Work, now: Time) -> Result<(), Refusal> {
+        let Some(deadline) = work.queue_deadline else {
+            return Ok(());
+        };
+        let forecast = self.queue.forecast(&work.tenant, work.priority, now);
+        let allowed = deadline.since(now);
+        match forecast {
+            Some(forecast) if forecast > allowed.mul_f64(CERTAIN) => Err(Refusal::TooBusy {
+                forecast,
+                allowed,
+                retry_after: self.queue.retry_after(now),
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// Takes a sequence into the queue.
@@ -75,7 +129,10 @@ impl SchedulerCore {
         match how {
             Submission::Again => self.queue.push_again(work),
             Submission::New if self.draining => return Err(Refusal::Draining),
-            Submission::New => self.queue.push(work, now)?,
+            Submission::New => {
+                self.check_deadline(&work, now)?;
+                self.queue.push(work, now)?;
+            }
         }
         Ok(())
     }
@@ -238,7 +295,10 @@ impl SchedulerCore {
 
     /// The device for the work, `None` if it has to wait. Nothing behind it is looked at: whoever is first is served first.
     fn place(&self, work: &Work) -> Option<DeviceId> {
-        let able = self.devices.iter().filter(|(_, device)| device.takes(work));
+        let able = self
+            .devices
+            .iter()
+            .filter(|(id, device)| !self.held_back.contains(id) && device.takes(work));
         let candidates: Vec<Candidate> = able
             .map(|(&device, known)| Candidate {
                 device,
@@ -320,6 +380,7 @@ impl SchedulerCore {
             device,
             epoch: known.epoch,
             up: known.up,
+            held_back: self.held_back.contains(&device),
             role: known.profile.role,
             running: known.held.len(),
             credit_blocks: known.credits.blocks(),

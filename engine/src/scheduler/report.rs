@@ -44,6 +44,8 @@ pub struct DeviceView {
     pub epoch: Epoch,
     /// Whether it takes work.
     pub up: bool,
+    /// Whether an operator holds new work back from it; it is empty when `running` is 0.
+    pub held_back: bool,
     /// What it is used for.
     pub role: Role,
     /// Sequences on it.

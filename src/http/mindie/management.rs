@@ -274,6 +274,7 @@ mod tests {
             device: DeviceId(id),
             epoch: Epoch(1),
             up,
+            held_back: false,
             role: Role::Mixed,
             running: 1,
             credit_blocks: 0,

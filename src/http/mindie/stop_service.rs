@@ -1,5 +1,5 @@
-//! `GET /stopService[?mode=Force]`: ends the server, as SIGTERM does. Needs an API key where generation does, and refuses what a page of
-//! another site sends: it is a GET, so a mere image could ask for it.
+//! `GET /stopService[?mode=Force]`: ends the server, as SIGTERM does. Refuses what a page of another site sends: it is a GET, so a mere
+//! image could ask for it. Keys are looked at before (`http/control`).
 
 use super::error;
 use crate::http::refusal::{Kind, Refusal};
@@ -14,7 +14,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Answers `GET /stopService` when all that ran has ended, with `mode=Force` at once. Asked again, it answers 500 as the original does.
 pub async fn route(request: HttpRequest, state: Data<AppState>) -> HttpResponse {
-    if let Err(refusal) = check(&request, &state) {
+    if let Err(refusal) = check(&request) {
         return error::response(&refusal);
     }
     let mode = match mode(request.query_string()) {
@@ -34,8 +34,7 @@ pub async fn route(request: HttpRequest, state: Data<AppState>) -> HttpResponse 
     HttpResponse::Ok().finish()
 }
 
-fn check(request: &HttpRequest, state: &AppState) -> Result<(), Refusal> {
-    state.keys.tenant(request)?;
+fn check(request: &HttpRequest) -> Result<(), Refusal> {
     let site = request.headers().get("sec-fetch-site");
     let foreign = site.is_some_and(|site| site != "same-origin" && site != "none");
     match foreign {

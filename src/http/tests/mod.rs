@@ -1,6 +1,7 @@
 //! The routes against a real engine on the simulated device: what is on the wire, field by field.
 
 mod articles;
+mod control;
 mod embeddings;
 mod frames;
 mod mindie;
@@ -15,7 +16,7 @@ mod vllm;
 use crate::http::chat_parts::AnswerForm;
 use crate::http::grammar::GrammarDesk;
 use crate::http::state::{AppState, Limits, ModelCard, Serving, Timeouts};
-use crate::http::{management_routes, request_id, serving_routes};
+use crate::http::{deadline, management_routes, request_id, serving_routes};
 use actix_web::body::to_bytes;
 use actix_web::http::StatusCode;
 use actix_web::http::header::HeaderMap;
@@ -142,6 +143,7 @@ pub async fn call_port(
     routes: fn(&mut actix_web::web::ServiceConfig),
 ) -> Reply {
     let app = App::new()
+        .wrap(from_fn(deadline::with_deadline))
         .wrap(from_fn(request_id::with_request_id))
         .app_data(state.clone())
         .configure(routes);
