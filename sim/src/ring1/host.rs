@@ -1,5 +1,6 @@
 //! A device with its lives, and the ways to and from it: messages come in order, each as late as the dice want.
 
+use super::budget;
 use super::session::{MODEL_SEED, Session};
 use crate::dice::Dice;
 use crate::executor::SimExecutor;
@@ -18,6 +19,8 @@ use std::time::Duration;
 pub(super) enum ToScheduler {
     Up(Epoch),
     Down(Epoch),
+    /// It will not come back by itself.
+    Gone,
     Load(Epoch, Load),
     Released(Released),
 }
@@ -59,7 +62,11 @@ impl<T> Way<T> {
 pub(super) struct Host {
     pub id: DeviceId,
     prefix_cache: bool,
+    capacity: Capacity,
+    limits: BatchLimits,
     epoch: Epoch,
+    /// Given up: nobody starts it but an operator.
+    gone: bool,
     life: Option<Life>,
     /// When the next life begins; only without one.
     starts_at: Time,
@@ -67,6 +74,7 @@ pub(super) struct Host {
     /// From the device, and from its supervisor: either may overtake the other.
     news: [Way<ToScheduler>; 2],
     preemptions: u64,
+    losses: u32,
 }
 
 struct Life {
@@ -79,17 +87,21 @@ struct Life {
 }
 
 impl Host {
-    pub fn new(id: DeviceId, prefix_cache: bool) -> Self {
+    pub fn new(id: DeviceId, capacity: Capacity, limits: BatchLimits, prefix_cache: bool) -> Self {
         let way = || Way(VecDeque::new());
         Host {
             id,
             prefix_cache,
+            capacity,
+            limits,
             epoch: Epoch(0),
+            gone: false,
             life: None,
             starts_at: Time::default(),
             orders: Way(VecDeque::new()),
             news: [way(), way()],
             preemptions: 0,
+            losses: 0,
         }
     }
 
@@ -98,28 +110,34 @@ impl Host {
         let news = self.news.iter().filter_map(Way::next_at);
         let step = self.life.as_ref().and_then(|life| life.step.as_ref());
         let step = step.map(|(at, _)| *at);
-        let start = self.life.is_none().then_some(self.starts_at);
+        let start = self.awaits_life().then_some(self.starts_at);
         news.chain(self.orders.next_at())
             .chain(step)
             .chain(start)
             .min()
     }
 
-    pub fn is_down(&self) -> bool {
-        self.life.is_none()
+    fn awaits_life(&self) -> bool {
+        self.life.is_none() && !self.gone
     }
 
-    /// Begins the next life.
-    pub fn start(&mut self, capacity: &Capacity, limits: &BatchLimits, now: Time) {
-        if now < self.starts_at {
+    /// Whether it was given up.
+    pub fn is_gone(&self) -> bool {
+        self.gone
+    }
+
+    /// Begins the next life, if it is time for one.
+    pub fn start(&mut self, now: Time) {
+        if !self.awaits_life() || now < self.starts_at {
             return;
         }
         self.epoch = Epoch(self.epoch.0 + 1);
-        let core = DeviceCore::new(limits.clone(), capacity.clone(), self.prefix_cache);
+        let capacity = self.capacity.clone();
+        let core = DeviceCore::new(self.limits.clone(), capacity.clone(), self.prefix_cache);
         self.life = Some(Life {
             reported: core.load(),
             core,
-            executor: SimExecutor::new(capacity.clone(), MODEL_SEED),
+            executor: SimExecutor::new(capacity, MODEL_SEED),
             output: StepOutput::default(),
             step: None,
         });
@@ -130,13 +148,32 @@ impl Host {
     /// Ends the life, in the middle of whatever it does.
     pub fn kill(&mut self, now: Time, dice: &mut Dice) {
         if let Some(life) = self.life.take() {
+            self.losses += 1;
             self.preemptions += life.core.snapshot().preemptions_total;
             self.news[1].send(ToScheduler::Down(self.epoch), now, dice);
+            // The device says so itself, too: perhaps long after its next life has begun.
+            if dice.one_in(2) {
+                self.news[0].send(ToScheduler::Down(self.epoch), now, dice);
+            }
             self.starts_at = now + Duration::from_millis(dice.below(80));
         }
     }
 
+    /// Gives it up: no life follows.
+    pub fn give_up(&mut self, now: Time, dice: &mut Dice) {
+        self.kill(now, dice);
+        self.gone = true;
+        self.news[1].send(ToScheduler::Gone, now, dice);
+    }
+
+    /// An operator starts it again after it was given up, as soon as the supervisor's word of that is heard.
+    pub fn revive(&mut self, now: Time) {
+        self.gone = false;
+        self.starts_at = self.news[1].0.back().map_or(now, |(at, _)| *at);
+    }
+
     pub fn reconfigure(&mut self, limits: &BatchLimits) {
+        self.limits = limits.clone();
         if let Some(life) = &mut self.life {
             life.core.set_limits(limits.clone());
         }
@@ -156,7 +193,7 @@ impl Host {
     }
 
     /// Carries out what has come.
-    pub fn take_orders(&mut self, now: Time, dice: &mut Dice) {
+    pub fn take_orders(&mut self, now: Time, dice: &mut Dice) -> Result<(), String> {
         while let Some(order) = self.orders.receive(now) {
             let Some(life) = &mut self.life else {
                 continue;
@@ -175,7 +212,7 @@ impl Host {
                 _ => {}
             }
         }
-        self.begin_step(now, dice);
+        self.begin_step(now, dice)
     }
 
     fn release(&mut self, seq: SeqId, generated_tokens: u32, now: Time, dice: &mut Dice) {
@@ -188,13 +225,16 @@ impl Host {
         self.news[0].send(ToScheduler::Released(released), now, dice);
     }
 
-    fn begin_step(&mut self, now: Time, dice: &mut Dice) {
+    fn begin_step(&mut self, now: Time, dice: &mut Dice) -> Result<(), String> {
         let Some(life) = &mut self.life else {
-            return;
+            return Ok(());
         };
         if life.step.is_none()
             && let Some(plan) = life.core.plan(now).cloned()
         {
+            let counts = life.core.step_stats().counts;
+            budget::check(&plan, &counts, &self.limits, &self.capacity)
+                .map_err(|broken| format!("device {}: {broken}", self.id))?;
             let slow = if dice.one_in(20) { 100 } else { 1 };
             let time = Duration::from_millis(slow * (1 + dice.below(8)));
             life.step = Some((now + time, plan));
@@ -204,6 +244,7 @@ impl Host {
             life.reported = load;
             self.news[0].send(ToScheduler::Load(self.epoch, load), now, dice);
         }
+        Ok(())
     }
 
     /// Ends the step whose time has come, tells the sessions, and begins the next one.
@@ -236,8 +277,7 @@ impl Host {
                 self.release(update.seq, update.tokens.len() as u32, now, dice);
             }
         }
-        self.begin_step(now, dice);
-        Ok(())
+        self.begin_step(now, dice)
     }
 
     pub fn check(&self) -> Result<(), String> {
@@ -249,6 +289,13 @@ impl Host {
             .map_err(|broken| format!("device {}: {broken}", self.id))
     }
 
+    /// Its life and load, if the scheduler has heard all that it was told and the other way round.
+    pub fn settled(&self) -> Option<(Epoch, Load)> {
+        let quiet = self.orders.0.is_empty() && self.news.iter().all(|way| way.0.is_empty());
+        let life = self.life.as_ref().filter(|_| quiet)?;
+        Some((self.epoch, life.core.load()))
+    }
+
     pub fn preemptions(&self) -> u64 {
         let living = self
             .life
@@ -257,8 +304,16 @@ impl Host {
         self.preemptions + living.unwrap_or(0)
     }
 
+    /// Lives that ended.
+    pub fn losses(&self) -> u32 {
+        self.losses
+    }
+
     /// Whether nothing is held any more.
     pub fn is_free(&self) -> Result<(), String> {
+        if self.gone {
+            return Ok(());
+        }
         let Some(life) = &self.life else {
             return Err(format!("device {} did not come back", self.id));
         };

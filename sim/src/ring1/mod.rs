@@ -1,11 +1,13 @@
 //! Ring 1: the scheduler's and the devices' state machines in a loop, without actors. A seed drives arrivals, lengths, tenants, aborts,
-//! slow steps, losses of devices, changed limits, drained devices, and how late each message comes. After every event all
+//! deadlines, late masks, slow steps, losses of devices, changed limits, drained devices, and how late each message comes. After every event all
 //! invariants are checked; in the end every sequence has ended once, with the tokens it has alone, and everything is free.
 //!
-//! `host.rs` is a device with the ways to and from it, `session.rs` the truth of a sequence.
+//! `host.rs` is a device with the ways to and from it, `budget.rs` what its steps may hold, `session.rs` the truth of a sequence.
 
+mod budget;
 mod host;
 mod session;
+mod winding;
 
 use crate::dice::Dice;
 use host::{Host, ToScheduler};
@@ -34,10 +36,14 @@ pub struct Summary {
     pub arrived: usize,
     /// Those that were refused at once.
     pub refused: usize,
+    /// Those that waited too long.
+    pub expired: usize,
     /// Those that were aborted.
     pub aborted: usize,
     /// Lives that ended.
     pub losses: u32,
+    /// Devices that were given up.
+    pub given_up: u32,
     /// Sequences submitted again.
     pub replays: usize,
     /// Sequences preempted.
@@ -93,7 +99,10 @@ impl World {
         let prefix_cache = !dice.one_in(4);
         let devices = 1 + dice.below(3) as u16;
         let hosts = (0..devices)
-            .map(|id| Host::new(DeviceId(id), prefix_cache))
+            .map(|id| {
+                let (capacity, limits) = (capacity.clone(), limits.clone());
+                Host::new(DeviceId(id), capacity, limits, prefix_cache)
+            })
             .collect();
         let mut arrivals: Vec<Time> = (0..1 + dice.below(30))
             .map(|_| Time(Duration::from_millis(dice.below(800))))
@@ -114,7 +123,7 @@ impl World {
         };
         for host in &mut world.hosts {
             world.scheduler.device_expected(host.id);
-            host.start(&world.capacity, &world.limits, world.now);
+            host.start(world.now);
         }
         world
     }
@@ -127,6 +136,7 @@ impl World {
             .iter()
             .filter_map(Host::next_at)
             .chain(arrival)
+            .chain(self.scheduler.next_deadline())
             .min();
         let Some(next) = next else {
             // What an operator held back goes on when the trouble is over.
@@ -158,11 +168,31 @@ impl World {
         self.sessions.insert(seq, session);
         match self.scheduler.submit(work, Submission::New, self.now) {
             Ok(()) => Ok(()),
-            Err(Refusal::QueueFull { .. } | Refusal::TooLong { .. }) => {
-                self.summary.refused += 1;
-                self.end(seq)
+            Err(why) => self.refuse(seq, why),
+        }
+    }
+
+    /// Ends a sequence that will not be served, if there is a good reason.
+    fn refuse(&mut self, seq: SeqId, why: Refusal) -> Result<(), String> {
+        let session = self.sessions.get(&seq).ok_or("an unknown sequence")?;
+        let deadline = session.work.queue_deadline;
+        let (counted, right) = match why {
+            Refusal::QueueFull { .. } | Refusal::TooLong { .. } => {
+                (&mut self.summary.refused, true)
             }
-            Err(other) => Err(format!("sequence {seq} was refused: {other}")),
+            Refusal::Draining => (&mut self.summary.refused, self.scheduler.is_draining()),
+            Refusal::NoDevice => (&mut self.summary.refused, self.summary.given_up > 0),
+            Refusal::TooBusy { .. } => (&mut self.summary.expired, deadline.is_some()),
+            Refusal::QueueTimeout { .. } => {
+                let passed = deadline.is_some_and(|deadline| deadline <= self.now);
+                (&mut self.summary.expired, passed)
+            }
+            Refusal::Duplicate(_) => (&mut self.summary.refused, false),
+        };
+        *counted += 1;
+        match right {
+            true => self.end(seq),
+            false => Err(format!("sequence {seq} was refused: {why}")),
         }
     }
 
@@ -183,11 +213,9 @@ impl World {
                 return self.hear(self.hosts[i].id, message);
             }
             let host = &mut self.hosts[i];
-            host.take_orders(self.now, &mut self.dice);
+            host.take_orders(self.now, &mut self.dice)?;
             host.end_step(self.now, &mut self.dice, &mut self.sessions)?;
-            if host.is_down() {
-                host.start(&self.capacity, &self.limits, self.now);
-            }
+            host.start(self.now);
             return Ok(());
         }
         Ok(())
@@ -203,10 +231,8 @@ impl World {
                 };
                 self.scheduler.device_up(device, epoch, profile)
             }
-            ToScheduler::Down(epoch) => {
-                self.summary.losses += 1;
-                self.scheduler.device_down(device, epoch)
-            }
+            ToScheduler::Down(epoch) => self.scheduler.device_down(device, epoch),
+            ToScheduler::Gone => self.scheduler.device_gone(device),
             ToScheduler::Load(epoch, load) => {
                 self.scheduler.load(device, epoch, load);
                 return Ok(());
@@ -226,8 +252,11 @@ impl World {
             }
             let work = session.work.clone();
             self.summary.replays += 1;
-            let again = self.scheduler.submit(work, Submission::Again, self.now);
-            again.map_err(|why| format!("sequence {seq} was refused when it came again: {why}"))?;
+            match self.scheduler.submit(work, Submission::Again, self.now) {
+                Ok(()) => {}
+                Err(Refusal::NoDevice) => self.refuse(seq, Refusal::NoDevice)?,
+                Err(why) => return Err(format!("sequence {seq}, again, was refused: {why}")),
+            }
         }
         Ok(())
     }
@@ -235,7 +264,7 @@ impl World {
     /// A client leaves, a device fails, an operator changes something.
     fn trouble(&mut self) -> Result<(), String> {
         let host = self.dice.below(self.hosts.len() as u64) as usize;
-        match self.dice.below(8) {
+        match self.dice.below(10) {
             0..3 => return self.abort(),
             3 => self.hosts[host].kill(self.now, &mut self.dice),
             4 => {
@@ -261,9 +290,24 @@ impl World {
                 });
             }
             6 => self.scheduler.hold_back(self.hosts[host].id),
+            7 => self.give_up_or_revive(host),
+            8 if self.dice.one_in(20) => self.scheduler.drain(),
             _ => self.scheduler.let_on(self.hosts[host].id),
         }
         Ok(())
+    }
+
+    /// A device has failed too often, or an operator has mended one. The last one is rarely given up.
+    fn give_up_or_revive(&mut self, host: usize) {
+        if self.hosts[host].is_gone() {
+            self.scheduler.device_expected(self.hosts[host].id);
+            self.hosts[host].revive(self.now);
+        } else if self.hosts.iter().filter(|host| !host.is_gone()).count() > 1
+            || self.dice.one_in(8)
+        {
+            self.summary.given_up += 1;
+            self.hosts[host].give_up(self.now, &mut self.dice);
+        }
     }
 
     fn abort(&mut self) -> Result<(), String> {
@@ -305,11 +349,7 @@ impl World {
                         &mut self.dice,
                     );
                 }
-                Action::Refuse {
-                    seq,
-                    why: Refusal::TooLong { .. },
-                } => self.end(seq)?,
-                Action::Refuse { seq, why } => return Err(format!("sequence {seq}: {why}")),
+                Action::Refuse { seq, why } => self.refuse(seq, why)?,
             }
         }
         Ok(())
@@ -319,7 +359,25 @@ impl World {
         self.scheduler
             .check()
             .map_err(|broken| broken.to_string())?;
-        self.hosts.iter().try_for_each(Host::check)
+        self.hosts.iter().try_for_each(Host::check)?;
+        self.check_credits()
+    }
+
+    /// Where nothing is on its way, the scheduler knows exactly what a device has left.
+    fn check_credits(&self) -> Result<(), String> {
+        let views = self.scheduler.snapshot().devices;
+        for host in &self.hosts {
+            let Some((epoch, load)) = host.settled() else {
+                continue;
+            };
+            let view = views.iter().find(|view| view.device == host.id);
+            let view = view.ok_or("an unknown device")?;
+            let exact = view.load == load && view.credit_blocks == load.blocks_available();
+            if view.epoch != epoch || !exact {
+                return Err(format!("{load:?} in life {epoch} is taken for {view:?}"));
+            }
+        }
+        Ok(())
     }
 
     /// Nothing moves any more: everything must have ended, and everything be free.
@@ -335,6 +393,7 @@ impl World {
         }
         for host in &self.hosts {
             self.summary.preemptions += host.preemptions();
+            self.summary.losses += host.losses();
             host.is_free()?;
         }
         for view in self.scheduler.snapshot().devices {

@@ -1,8 +1,10 @@
 //! The truth of a sequence, as a session holds it, and what it must become.
 
+use super::winding::Winding;
 use crate::dice::Dice;
 use crate::executor::SimExecutor;
 use ropeteam_engine::batching::BatchLimits;
+use ropeteam_engine::constraint::Constraint;
 use ropeteam_engine::device_core::{DeviceCore, SeqUpdate};
 use ropeteam_engine::executor::{Capacity, StepExecutor};
 use ropeteam_engine::ids::{Epoch, SeqId, TokenId};
@@ -11,6 +13,7 @@ use ropeteam_engine::sampling::SamplingParams;
 use ropeteam_engine::time::Time;
 use ropeteam_engine::work::Work;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Every device of a world is the same model.
 pub(super) const MODEL_SEED: u64 = 7;
@@ -37,24 +40,28 @@ impl Session {
                 ..SamplingParams::default()
             },
         };
+        let constraint = dice
+            .one_in(5)
+            .then(|| Arc::new(Winding) as Arc<dyn Constraint>);
+        let patience = Duration::from_millis(50 + dice.below(600));
         let tenant = ["", "alice", "bob"][dice.below(3) as usize];
         let work = Work {
             seq,
             prompt: prompt.into(),
             output: Vec::new(),
             sampling: Arc::new(sampling),
-            constraint: None,
+            constraint,
             end_ids: Arc::from([TokenId(0)]),
             min_tokens: dice.below(4) as u32,
             max_tokens: 1 + dice.below(24) as u32,
             logprobs: None,
-            prompt_logprobs: None,
+            prompt_logprobs: dice.one_in(8).then_some(1),
             pooling: None,
             cache_salt: dice.below(2),
             tenant: tenant.into(),
             priority: dice.below(2) as i32,
             arrived: now,
-            queue_deadline: None,
+            queue_deadline: dice.one_in(4).then_some(now + patience),
         };
         Session {
             expected: alone(&work),

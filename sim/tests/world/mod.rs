@@ -15,6 +15,7 @@ use ropeteam_engine::sampling::SamplingParams;
 use ropeteam_engine::text::TextCodec;
 use ropeteam_sim::codec::{END_OF_TEXT, SimCodec};
 use ropeteam_sim::cost::CostModel;
+use ropeteam_sim::dice::Dice;
 use ropeteam_sim::executor::SimExecutor;
 use ropeteam_sim::faults::{DelayedExecutor, FaultPlan, FaultyExecutor, PoisonedExecutor};
 use std::sync::Arc;
@@ -46,6 +47,8 @@ pub struct World {
     pub poison: &'static str,
     /// Time of a step under the virtual clock.
     pub cost: CostModel,
+    /// One step in about so many takes fifty times as long; 0: none.
+    pub slow_one_in: u64,
     /// Time of a step on real threads.
     pub delay: Duration,
 }
@@ -59,6 +62,7 @@ impl World {
             faults,
             poison: "",
             cost: CostModel::default(),
+            slow_one_in: 0,
             delay: Duration::ZERO,
         }
     }
@@ -70,10 +74,13 @@ impl World {
 
     /// Starts the engine; the devices are up when it returns.
     pub async fn start(&self) -> Engine {
-        let (faults, cost) = (self.faults.clone(), self.cost);
+        let (faults, cost, slow) = (self.faults.clone(), self.cost, self.slow_one_in);
         let step_time = Arc::new(move |device: DeviceId, plan: &_| {
-            match faults[device.0 as usize].begin_hang() {
+            let faults = &faults[device.0 as usize];
+            let chance = Dice::new(faults.steps()).throw();
+            match faults.begin_hang() {
                 true => FOREVER,
+                false if slow > 0 && chance.is_multiple_of(slow) => 50 * cost.of(plan),
                 false => cost.of(plan),
             }
         });
