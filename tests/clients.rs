@@ -1,5 +1,6 @@
 //! The clients that people use, unmodified: a virtual environment with the packages of `tests/clients/requirements.txt`
-//! runs the Python tests there against the real server process. Needs Python 3 with venv, and pip's index once.
+//! runs the Python tests there against the real server process. Needs Python 3 with venv, and pip's index once. Where Node.js 20 stands,
+//! npm's clients run, too (`tests/clients/npm`); else pytest's summary counts them as skipped and says why.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -32,9 +33,11 @@ fn run(command: &mut Command) {
 fn unmodified_clients_work() {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients");
     let python = environment(&tests.join("requirements.txt"));
+    let packages = Path::new(env!("CARGO_TARGET_TMPDIR")).join("clients-npm");
     run(Command::new(python)
-        .args(["-m", "pytest", "-q", "-p", "no:cacheprovider"])
+        .args(["-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider"])
         .arg(&tests)
         .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("ROPETEAM_CLIENTS_NPM", packages)
         .env("ROPETEAM_BIN", env!("CARGO_BIN_EXE_ropeteam")));
 }

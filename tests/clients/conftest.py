@@ -3,6 +3,7 @@
 Run through `cargo test --test clients`, which sets ROPETEAM_BIN and makes the virtual environment.
 """
 import contextlib
+import json
 import os
 import socket
 import subprocess
@@ -45,6 +46,13 @@ def server():
     """A server with the embedded default model."""
     with running("--max-model-len", "2048") as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def model(server):
+    """The name of the model that `server` serves."""
+    with urllib.request.urlopen(server + "/v1/models") as answer:
+        return json.load(answer)["data"][0]["id"]
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,8 @@ use std::sync::Arc;
 const DOCUMENTS: &str = "documents";
 const EFFORT: &str = "reasoning_effort";
 const THINKING: &str = "enable_thinking";
+/// In a template that may tell a message without content by its being null.
+const ASKS_FOR_NULL: &str = "none";
 /// The field of a template.
 const TEMPLATE: &str = "chat_template";
 /// Longest template of a request.
@@ -53,16 +55,26 @@ impl ChatPrompt<'_> {
         }
         let template = self.template(serving, limits)?;
         let variables = self.variables(&template, serving)?;
-        let messages: Vec<Value> = self.messages.iter().cloned().map(with_known_role).collect();
-        let input = RenderInput {
-            messages: &messages,
-            tools: self.tools,
-            add_generation_prompt: generation_prompt,
-            variables: Some(&variables),
+        let messages = self.messages.iter().cloned().map(with_known_role);
+        let mut messages: Vec<Value> = messages.collect();
+        if !template.mentions(ASKS_FOR_NULL) {
+            messages.iter_mut().for_each(fill_content);
+        }
+        let render = |messages: &[Value]| {
+            template.render(&RenderInput {
+                messages,
+                tools: self.tools,
+                add_generation_prompt: generation_prompt,
+                variables: Some(&variables),
+            })
         };
-        let prompt = template
-            .render(&input)
-            .map_err(|error| Refusal::invalid("messages", error.to_string()))?;
+        let mut rendered = render(&messages);
+        if rendered.is_err() && messages.iter().any(lacks_content) {
+            // It asked whether something else is null.
+            messages.iter_mut().for_each(fill_content);
+            rendered = render(&messages);
+        }
+        let prompt = rendered.map_err(|error| Refusal::invalid("messages", error.to_string()))?;
         if go_on {
             cut_behind_last(prompt, &messages)
         } else {
@@ -138,6 +150,18 @@ fn with_known_role(mut message: Value) -> Value {
         message["role"] = Value::from("system");
     }
     message
+}
+
+/// Whether a message has no content: an assistant's that holds calls only.
+fn lacks_content(message: &Value) -> bool {
+    message.is_object() && message["content"].is_null()
+}
+
+/// Gives a message without content an empty one, as vLLM does: many templates put it behind a string without a look.
+fn fill_content(message: &mut Value) {
+    if lacks_content(message) {
+        message["content"] = Value::from("");
+    }
 }
 
 /// The prompt up to the end of the last message's text, so that the model goes on with it.

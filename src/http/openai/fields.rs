@@ -21,6 +21,8 @@ const CHOICES_MAX: i64 = 128;
 pub const TOP_LOGPROBS_MAX: i64 = 20;
 /// Names that mean whatever is served: TGI's own, and what `huggingface_hub` sends to a server that it knows by address only.
 const GENERIC_MODELS: &[&str] = &["tgi", "dummy"];
+/// In the same place npm's `@huggingface/inference` sends the address itself.
+const ADDRESSES: &[&str] = &["http://", "https://"];
 /// Longest cache salt.
 const CACHE_SALT_CHARS_MAX: usize = 128;
 
@@ -331,6 +333,7 @@ pub fn priority(asked: Option<i64>) -> Result<i32, Refusal> {
 pub fn check_model(name: Option<&str>, serving: &Serving) -> Result<(), Refusal> {
     match name {
         Some(name) if GENERIC_MODELS.contains(&name) => Ok(()),
+        Some(name) if ADDRESSES.iter().any(|start| name.starts_with(start)) => Ok(()),
         Some(name) if !serving.model.names.iter().any(|known| known == name) => {
             Err(Refusal::no_such_model(name))
         }

@@ -448,9 +448,38 @@ async fn wrong_chats_are_refused_by_name() {
 #[actix_web::test]
 async fn clients_that_know_no_model_name_are_served() {
     let state = state().await;
-    for name in ["tgi", "dummy", "other-name"] {
+    for name in ["tgi", "dummy", "http://127.0.0.1:1025", "other-name"] {
         let reply = post(&state, "/v1/completions", asked(json!({"model": name}))).await;
         assert_eq!(reply.json()["model"], "sim");
+    }
+}
+
+#[actix_web::test]
+async fn a_message_with_calls_only_needs_no_content() {
+    let call = json!({"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}});
+    // One that does not look, one that tells such a message by its null, one that looks at something else.
+    for (text, ids) in [
+        ("'x' + m['content']", json!([24, 25, 24])),
+        (
+            "'z' if m['content'] is none else m['content']",
+            json!([25, 26]),
+        ),
+        (
+            "'' if m['other'] is none else 'x' + m['content']",
+            json!([24, 25, 24]),
+        ),
+    ] {
+        let source = format!("{{% for m in messages %}}{{{{ {text} }}}}{{% endfor %}}");
+        let template = ChatTemplate::from_source(&source, "test", &SpecialTokens::default());
+        let mut state = state().await.into_inner();
+        let serving = Arc::get_mut(&mut state).expect("nobody else holds it");
+        let serving = serving.serving.get_mut().expect("a model");
+        serving.chat = Ok(Arc::new(template.expect("a template")));
+        let body = json!({"return_token_ids": true, "max_tokens": 1, "messages": [
+            {"role": "user", "content": "y"}, {"role": "assistant", "content": null, "tool_calls": [call]}]});
+        let reply = post(&Data::from(state), "/v1/chat/completions", body).await;
+        assert_eq!(reply.status, 200, "{source}: {}", reply.text);
+        assert_eq!(reply.json()["prompt_token_ids"], ids, "{source}");
     }
 }
 
