@@ -93,7 +93,7 @@ pub enum Prompt {
 }
 
 /// When a continuation ends, apart from its length.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StopRules {
     /// Ends at the first of these in the text; none is empty.
     pub strings: Vec<String>,

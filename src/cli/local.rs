@@ -10,8 +10,10 @@ use crate::wiring::{self, Started};
 use ropeteam_actors::Engine;
 use ropeteam_engine::request::Prompt;
 use ropeteam_engine::sampling::SamplingParams;
+use ropeteam_models::grammar::Grammars;
 use ropeteam_models::text::{ChatTemplate, RenderInput};
 use serde_json::Value;
+use std::path::Path;
 
 /// A started engine with its model's texts.
 pub struct Local {
@@ -55,6 +57,16 @@ impl Local {
             }
             _ = signals.next() => Ok(None),
         }
+    }
+
+    /// The model's folder or file.
+    pub fn files(&self) -> Option<&Path> {
+        self.started.files.as_deref()
+    }
+
+    /// Compiles what answers must obey.
+    pub fn grammars(&self) -> &Grammars {
+        &self.started.grammars
     }
 
     /// What the model is called.

@@ -14,6 +14,7 @@ mod meter;
 mod output;
 mod perplexity;
 mod quantize;
+mod replay;
 mod sampling;
 mod serve;
 
@@ -79,6 +80,15 @@ The folder is in the compressed-tensors format. int4 weights are rounded with er
 billion of weights and memory for the model in bf16.
 ";
 
+const REPLAY_EXAMPLES: &str = "\
+Examples:
+  ropeteam serve --record-dir ./records --record-content on
+  ropeteam replay ./records/requests.jsonl
+  ropeteam replay ./records/device-0-life-3-4711.jsonl --id chat-7
+
+The model and its options must be those of the server. The exit code is 1 when anything differs.
+";
+
 /// An LLM inference server that goes on when a device fails.
 #[derive(Debug, Parser)]
 #[command(name = "ropeteam", version = VERSION, max_term_width = 110, after_help = format!("{EXAMPLES}\n{}", exit::HELP))]
@@ -106,6 +116,9 @@ enum Command {
     /// Write a model in few bits
     #[command(after_help = QUANTIZE_EXAMPLES)]
     Quantize(Box<quantize::QuantizeArgs>),
+    /// Make recorded requests again and compare what comes
+    #[command(after_help = REPLAY_EXAMPLES)]
+    Replay(Box<replay::ReplayArgs>),
     /// Check, show or list the configuration
     #[command(subcommand)]
     Config(config::ConfigCommand),
@@ -127,6 +140,7 @@ pub fn main() -> ExitCode {
         Command::Bench(args) => bench::run(*args),
         Command::Perplexity(args) => perplexity::run(*args),
         Command::Quantize(args) => quantize::run(*args),
+        Command::Replay(args) => replay::run(*args),
         Command::Config(command) => config::run(command),
         Command::Devices => devices::run(),
         Command::Doctor(args) => doctor::run(*args),
@@ -159,6 +173,7 @@ mod tests {
             "bench",
             "perplexity",
             "quantize",
+            "replay",
             "config",
             "devices",
             "doctor",

@@ -263,6 +263,11 @@ options! {
         log_requests: LogRequests = Choice(&["off", "on", "full"]) => Word("on");
         /// File that the request log is appended to; stdout: the standard output.
         request_log_file: Option<PathBuf> = Or("stdout", &Path) => Null;
+        /// Folder in which each request is recorded, with its parameters and seed and the sum of the weights, and what was last on a
+        /// device that died. none: nothing is.
+        record_dir: Option<PathBuf> = Or("none", &Path) => Null;
+        /// Keep prompts and answers in those records, so that ropeteam replay can repeat them; off: only their sums.
+        record_content: bool = Switch => On(false);
     }
 
     /// Hooks for tests; nobody else needs them.

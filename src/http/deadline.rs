@@ -2,7 +2,9 @@
 //! `x-slo-ttft-ms` of the inference gateways, the time within which a device must begin with it. What cannot be met at the queue's
 //! speed is refused at once. Not here: fields of bodies (each dialect's own), and the server's own limits.
 
+use super::records::{Records, Taped};
 use super::refusal::Refusal;
+use super::state::Serving;
 use super::told;
 use actix_web::Error;
 use actix_web::body::{BoxBody, MessageBody};
@@ -52,8 +54,14 @@ pub async fn with_deadline(
     }
 }
 
-/// Begins a request within the terms of the call that asked for it.
-pub fn generate(engine: &Engine, mut request: GenerateRequest) -> Generation {
+/// Begins a request within the terms of the call that asked for it, recorded where that is wanted.
+pub fn generate(serving: &Serving, request: GenerateRequest) -> Taped {
+    let records: Option<&Records> = serving.records.as_ref();
+    let tape = records.map(|records| records.tape(&request));
+    Taped::new(within_terms(&serving.engine, request), tape)
+}
+
+fn within_terms(engine: &Engine, mut request: GenerateRequest) -> Generation {
     let Ok(terms) = TERMS.try_with(|terms| *terms) else {
         return engine.generate(request);
     };

@@ -8,7 +8,7 @@
 //! | `refusal.rs` | every failure, before a dialect gives it its shape |
 //! | `openai/`, `tgi/`, `mindie/`, `articles.rs` | the dialects: wire types stay in their own |
 //! | `openapi/` | the description of all routes, put together from a part beside each dialect, and the page that shows it |
-//! | `management.rs`, `deep_health.rs`, `metrics_page/`, `request_log.rs` | what operators read |
+//! | `management.rs`, `deep_health.rs`, `metrics_page/`, `request_log.rs`, `records/` | what operators read |
 //! | `control/` | what operators change, and who may |
 //!
 //! To add a dialect, add its file, its lines in [`serving_routes`], and its description beside it (`openapi.json`).
@@ -29,6 +29,7 @@ pub mod mindie;
 pub mod openai;
 pub mod openapi;
 pub mod probe;
+pub mod records;
 pub mod refusal;
 pub mod request_id;
 pub mod request_log;

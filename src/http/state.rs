@@ -7,6 +7,7 @@ use super::chat_parts::AnswerForm;
 use super::grammar::GrammarDesk;
 use super::mindie::Stoppable;
 use super::probe::Probe;
+use super::records::Records;
 use super::refusal::Refusal;
 use super::request_log::RequestLog;
 use super::tgi::Version;
@@ -84,6 +85,8 @@ pub trait LiveOptions: Send + Sync {
 pub struct Serving {
     /// Runs requests.
     pub engine: Engine,
+    /// Where its requests are recorded, if they are.
+    pub records: Option<Records>,
     /// Its tokenizer.
     pub text: Arc<dyn TextCodec>,
     /// Its chat template, or why there is none that can be used.

@@ -59,7 +59,7 @@ pub async fn answers_in_turn(
 ) -> Result<Vec<Answer>, Refusal> {
     let running = requests.into_iter().enumerate().map(|(prompt, request)| {
         let choices = request.choices;
-        let events = deadline::generate(&serving.engine, request);
+        let events = deadline::generate(serving, request);
         async move {
             collect(events, choices)
                 .await
@@ -82,7 +82,7 @@ pub async fn answers_in_turn(
 pub fn start(serving: &Serving, requests: Vec<GenerateRequest>, log: LogLine) -> Running {
     let choices = requests.first().map_or(0, |request| request.choices);
     let prompts = requests.into_iter().enumerate().map(|(prompt, request)| {
-        let events = deadline::generate(&serving.engine, request);
+        let events = deadline::generate(serving, request);
         Box::pin(events.map(move |event: GenerateEvent| (prompt, event))) as TaggedEvents
     });
     Running::new(prompts.collect(), choices, log)
@@ -96,7 +96,7 @@ pub fn start_until(
     log: LogLine,
 ) -> Running {
     let choices = request.choices;
-    let events = deadline::generate(&serving.engine, request).take_until(Box::pin(stop));
+    let events = deadline::generate(serving, request).take_until(Box::pin(stop));
     let tagged: TaggedEvents = Box::pin(events.map(|event| (0, event)));
     Running::new(vec![tagged], choices, log)
 }

@@ -52,7 +52,8 @@ async fn serve(resolved: Resolved, set_level: SetLevel, ports: Ports) -> Result<
         }
     };
     let engine = started.engine.clone();
-    offer::announce(&state, started);
+    let records = offer::records(&config, &started)?;
+    offer::announce(&state, records, started);
     // Set once per process.
     let live = Live::new(engine.clone(), resolved, set_level);
     let _ = state.live.set(Box::new(live));

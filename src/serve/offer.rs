@@ -3,6 +3,7 @@
 use crate::config::{Config, LogRequests, ServerConfig, TgiVersion};
 use crate::http::auth::ApiKeys;
 use crate::http::grammar::GrammarDesk;
+use crate::http::records::{Records, weights_sum};
 use crate::http::request_log::RequestLog;
 use crate::http::state::{AppState, Limits, Serving, Timeouts};
 use crate::http::tgi::Version;
@@ -10,7 +11,7 @@ use crate::recorder;
 use crate::start_error::StartError;
 use crate::wiring::{Started, sizing};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The state of a server that has no model yet.
@@ -39,7 +40,7 @@ pub fn state(config: &Config) -> Result<AppState, StartError> {
 }
 
 /// Puts the model in and tells the operator what serves and what fits.
-pub fn announce(state: &AppState, started: Started) {
+pub fn announce(state: &AppState, records: Option<Records>, started: Started) {
     let footprint = &started.footprint;
     let sizes = &footprint.sizes;
     tracing::info!(
@@ -76,6 +77,7 @@ pub fn announce(state: &AppState, started: Started) {
     // Set once per process; there is no second model to lose.
     let _ = state.serving.set(Serving {
         engine,
+        records,
         text,
         chat,
         special,
@@ -85,6 +87,35 @@ pub fn announce(state: &AppState, started: Started) {
         model,
         defaults,
     });
+}
+
+/// Where requests are recorded, if they are. The sum of the weights comes later: they may take minutes to read.
+///
+/// # Errors
+/// When the folder cannot be written.
+pub fn records(config: &Config, started: &Started) -> Result<Option<Records>, StartError> {
+    let server = &config.server_config;
+    let Some(folder) = &server.record_dir else {
+        return Ok(None);
+    };
+    let records = Records::start(folder, server.record_content, started.model.name());
+    let records = records.map_err(|error| unusable("record_dir", folder, &error))?;
+    records.watch(&started.engine);
+    if let Some(files) = &started.files {
+        sum_up(files.clone(), records.clone());
+    }
+    Ok(Some(records))
+}
+
+fn sum_up(files: PathBuf, records: Records) {
+    let work = move || match weights_sum(&files) {
+        Ok(sum) => records.set_weights(sum),
+        Err(error) => tracing::warn!(%error, "records do not name the weights"),
+    };
+    // Without the thread, records do not name the weights either.
+    let _ = std::thread::Builder::new()
+        .name("weights-sum".into())
+        .spawn(work);
 }
 
 fn unusable(option: &str, file: &Path, problem: &dyn std::fmt::Display) -> StartError {

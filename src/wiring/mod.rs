@@ -27,6 +27,7 @@ use ropeteam_models::grammar::Grammars;
 use ropeteam_models::text::{ChatTemplate, SpecialTokens};
 use sizing::Sizes;
 pub use sizing::max_running;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,6 +50,8 @@ pub struct Loaded {
     pub defaults: SamplingParams,
     /// What it takes.
     pub footprint: Footprint,
+    /// Its folder or file; the simulated one has none.
+    pub files: Option<PathBuf>,
 }
 
 /// What a model takes and what fits beside it, for the log.
@@ -88,6 +91,8 @@ pub struct Started {
     pub defaults: SamplingParams,
     /// What it takes.
     pub footprint: Footprint,
+    /// Its folder or file; the simulated one has none.
+    pub files: Option<PathBuf>,
 }
 
 /// Finds the configured model and prepares its device. Blocks while files are read or downloaded.
@@ -140,6 +145,7 @@ async fn start_engine(config: &Config, loaded: Loaded) -> Result<Started, StartE
         model,
         defaults,
         footprint,
+        files,
         ..
     } = loaded;
     Ok(Started {
@@ -156,6 +162,7 @@ async fn start_engine(config: &Config, loaded: Loaded) -> Result<Started, StartE
         model,
         defaults,
         footprint,
+        files,
     })
 }
 

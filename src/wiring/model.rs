@@ -102,6 +102,7 @@ pub fn load(config: &Config) -> Result<Loaded, StartError> {
             false => SamplingParams::default(),
         },
         footprint: footprint(names.join("; "), &spec, &weights, sizes),
+        files: Some(path.clone()),
     })
 }
 

@@ -80,6 +80,7 @@ pub fn load(config: &Config) -> Result<Loaded, StartError> {
             kv_memory: bytes(0),
             sizes,
         },
+        files: None,
     })
 }
 

@@ -79,6 +79,7 @@ pub async fn serving_state(step: Duration) -> Data<AppState> {
     let grammars = Grammars::new(codec.clone(), vec![END_OF_TEXT]);
     let serving = Serving {
         engine,
+        records: None,
         text: codec,
         chat: Err("no template".into()),
         special: SpecialTokens::from_pairs([("eos_token", "<end>")]),
