@@ -22,6 +22,10 @@ deny:
 bench-kernels:
     cargo bench -p ropeteam-kernels
 
+# Throw chance at everything that reads foreign bytes, so many seconds per target.
+fuzz SECONDS="60" SEED="1":
+    ROPETEAM_FUZZ_SECONDS={{SECONDS}} ROPETEAM_FUZZ_SEED={{SEED}} cargo test --test fuzz_corpus -- --nocapture
+
 # Compare our AscendCL declarations with official headers: those of a folder, or of the public wheel torch_npu.
 acl-headers FOLDER="":
     #!/usr/bin/env bash

@@ -48,6 +48,8 @@ pub use config::{
     BuildExecutor, DeviceSpec, EngineConfig, EngineParts, Hosting, Isolation, LiveConfig,
     ProcessSpec, SimulatedStepTime,
 };
+#[doc(hidden)]
+pub use device::read_frames;
 pub use device::{ReadConstraint, Rebuilt, ServeError, serve_device};
 pub use engine::{DeviceStatus, Engine, EngineView, StartError};
 pub use generation::SessionView;

@@ -7,6 +7,8 @@ mod inside;
 mod process;
 mod report;
 
+#[doc(hidden)]
+pub use process::read_frames;
 pub use process::{ReadConstraint, Rebuilt, ServeError, serve as serve_device};
 
 use crate::bus::Bus;

@@ -158,17 +158,18 @@ impl Checkpoint {
             let stored = tensor
                 .shape
                 .iter()
-                .map(|&size| size as u64)
-                .product::<u64>();
+                // The shape of a tensor that nobody can read was checked against nothing.
+                .fold(1, |numbers: u64, &size| numbers.saturating_mul(size as u64));
             let (dtype, numbers) = match (self.part_of_weight(name), &tensor.dtype) {
-                (Some((_, part, scheme)), _) if scheme.parts().first() == Some(&part) => {
-                    (scheme.given_dtype(), stored * scheme.numbers_per_element())
-                }
+                (Some((_, part, scheme)), _) if scheme.parts().first() == Some(&part) => (
+                    scheme.given_dtype(),
+                    stored.saturating_mul(scheme.numbers_per_element()),
+                ),
                 (None, Ok(dtype)) => (*dtype, stored),
                 _ => continue,
             };
             match sums.iter_mut().find(|(known, _)| *known == dtype) {
-                Some((_, sum)) => *sum += numbers,
+                Some((_, sum)) => *sum = sum.saturating_add(numbers),
                 None => sums.push((dtype, numbers)),
             }
         }

@@ -2,6 +2,7 @@
 //! Not here: what is known of its tokens (`vocabulary.rs`), decoding token by token (`decode.rs`), GGUF vocabularies (`gguf.rs`).
 
 use std::fs;
+use std::panic::catch_unwind;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -40,11 +41,14 @@ impl Codec {
     /// # Errors
     /// When it is no tokenizer.
     pub fn from_json(json: &[u8], origin: &str) -> Result<Self, TokenizerError> {
-        let tokenizer = Tokenizer::from_bytes(json).map_err(|e| TokenizerError::Invalid {
+        let invalid = |detail: String| TokenizerError::Invalid {
             origin: origin.to_owned(),
-            detail: e.to_string(),
-        })?;
-        Self::new(tokenizer, origin)
+            detail,
+        };
+        // The crate panics at some files that end in the middle of a part.
+        let read = catch_unwind(|| Tokenizer::from_bytes(json))
+            .map_err(|_| invalid("it is no tokenizer that can be read".to_owned()))?;
+        Self::new(read.map_err(|error| invalid(error.to_string()))?, origin)
     }
 
     pub(super) fn new(tokenizer: Tokenizer, origin: &str) -> Result<Self, TokenizerError> {

@@ -47,6 +47,17 @@ const TOGETHER_WITHIN: Duration = Duration::from_secs(1);
 /// A child without work is asked so often whether it is there; one that does not answer is stuck, as one whose step does not end.
 const PING_EVERY: Duration = Duration::from_secs(1);
 
+/// Reads bytes as either side would, for fuzzing.
+#[doc(hidden)]
+pub fn read_frames(bytes: &[u8]) {
+    let mut orders = bytes;
+    if frame::read_greeting(&mut orders).is_ok() {
+        let mut news = orders;
+        while let Ok(Some(_)) = frame::read::<Order>(&mut orders) {}
+        while let Ok(Some(_)) = frame::read::<News>(&mut news) {}
+    }
+}
+
 /// The first thing that the child is told: what it shall be.
 #[derive(Debug, Serialize, Deserialize)]
 struct Begin {
