@@ -218,6 +218,16 @@ fn without_file_descriptors_new_clients_wait_and_running_streams_go_on() {
 }
 
 #[test]
+fn a_device_that_hangs_is_told_by_the_deep_probe_before_its_time_is_up() {
+    let hang = ["--debug-fault-at-step", "1", "--debug-fault", "hang"];
+    let server = Server::start("llama", &hang);
+    let asked = Instant::now();
+    assert_eq!(get(server.port, "/health/deep").status, 503);
+    assert!(asked.elapsed() < Duration::from_secs(30));
+    assert_eq!(server.restarts(), 0.0);
+}
+
+#[test]
 fn a_second_sigterm_ends_the_server_at_once() {
     let mut server = Server::start(
         "llama",

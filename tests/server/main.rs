@@ -24,3 +24,4 @@ mod structured;
 mod tgi;
 mod tls;
 mod tools;
+mod under_load;

@@ -60,7 +60,7 @@ fn a_port_in_use_is_told_before_anything_is_loaded() {
         .arg(tiny("llama"))
         .output()
         .expect("it runs");
-    assert!(!output.status.success());
+    assert_eq!(output.status.code(), Some(4));
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(
         errors.contains(&port.to_string()) && errors.contains("in use"),
@@ -80,7 +80,7 @@ fn a_missing_model_is_told_by_its_path() {
         ])
         .output()
         .expect("it runs");
-    assert!(!output.status.success());
+    assert_eq!(output.status.code(), Some(3));
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(
         errors.contains("no/such/model") && !errors.contains("panicked"),

@@ -1,7 +1,8 @@
 //! A device dies in the middle of every kind of request, in the server's process and in its own, with one device and with two: what the
-//! client gets is what it would have got, byte for byte. At every single step: `sim/tests/replay.rs`.
+//! client gets is what it would have got, byte for byte. Here at some steps; at every step with `ROPETEAM_EVERY_STEP=1`, which takes
+//! many minutes. At every step in virtual time: `sim/tests/replay.rs`.
 
-use crate::http::{Answer, events, post};
+use crate::http::{Answer, completion_stream, events, open, post, read_answer};
 use crate::process::Server;
 use serde_json::{Value, json};
 
@@ -70,24 +71,46 @@ fn answers(server: &Server, body: &Value, path: &str) -> [Vec<Value>; 2] {
     })
 }
 
+/// The steps to die at: those named, or one after the other as long as `dies` says that there was one, where that is asked for.
+fn at_steps(named: &[u32], mut dies: impl FnMut(u32) -> bool) {
+    if std::env::var_os("ROPETEAM_EVERY_STEP").is_none() {
+        for &step in named {
+            assert!(dies(step), "there was no step {step}");
+        }
+        return;
+    }
+    let last = (1..).take_while(|&step| dies(step)).last();
+    assert!(last > Some(5), "{last:?} steps mean nothing");
+}
+
+/// A fresh server whose first device dies at that step.
+fn dying(flags: &[&str], step: u32) -> Server {
+    let step = step.to_string();
+    let died = ["--debug-fault-at-step", &step, "--restart-delay-ms", "10"];
+    let server = Server::start("llama", &[flags, &died].concat());
+    if flags.contains(&"--device-count") {
+        server.wait_metric("ropeteam_device_up", 2.0);
+    }
+    server
+}
+
 /// Each request is disturbed by the death of a fresh server's first device at some step.
 fn check(flags: &[&str], steps: &[u32]) {
     let undisturbed = Server::start("llama", &[]);
     for (number, (path, body)) in requests().into_iter().enumerate() {
         let [whole, streamed] = answers(&undisturbed, &body, path);
-        let step = steps[number % steps.len()].to_string();
+        let named = [steps[number % steps.len()]];
         for (stream, wanted) in [(false, &whole), (true, &streamed)] {
-            let died = ["--debug-fault-at-step", &step, "--restart-delay-ms", "10"];
-            let server = Server::start("llama", &[flags, &died].concat());
-            if flags.contains(&"--device-count") {
-                server.wait_metric("ropeteam_device_up", 2.0);
-            }
             let mut body = body.clone();
             body["stream"] = stream.into();
-            let found = content(&post(server.port, path, &body), stream);
-            assert_eq!(&found, wanted, "{flags:?}, step {step}: {body}");
-            let restarts = server.restarts();
-            assert_eq!(restarts, 1.0, "{flags:?}, step {step}: {body}");
+            at_steps(&named, |step| {
+                let server = dying(flags, step);
+                let found = content(&post(server.port, path, &body), stream);
+                assert_eq!(&found, wanted, "{flags:?}, step {step}: {body}");
+                let restarts = server.restarts();
+                assert!(restarts <= 1.0, "{restarts}");
+                restarts == 1.0
+            });
         }
     }
 }
@@ -116,4 +139,45 @@ fn with_two_devices_the_other_one_goes_on() {
         "2",
     ];
     check(&two, &[4, 2]);
+}
+
+#[test]
+fn with_two_devices_in_the_servers_process_the_other_one_goes_on() {
+    check(&["--debug-fault", "panic", "--device-count", "2"], &[2, 5]);
+}
+
+/// Six streams at once, and again, in a pool for two of them: some are preempted, and the prefix cache gives up what it held.
+fn check_narrow(flags: &[&str], steps: &[u32]) {
+    let body = |n: u64| {
+        let prompt = ["abcdefghijklmnopqrst", "abcdefghij", "klmnopqrstuvwx"][n as usize % 3];
+        json!({"prompt": prompt, "max_tokens": 60, "seed": n / 2, "temperature": 1.0, "ignore_eos": true, "stream": true})
+    };
+    let round = |server: &Server| -> Vec<_> {
+        let running = (0..6).map(|n| open(server.port, "/v1/completions", &body(n)));
+        let running: Vec<_> = running.collect();
+        let texts = running
+            .into_iter()
+            .map(|answer| completion_stream(&read_answer(answer)));
+        texts.collect()
+    };
+    let wanted = round(&Server::start("llama", &[]));
+    at_steps(steps, |step| {
+        let server = dying(&[flags, &["--kv-blocks", "12"]].concat(), step);
+        for _ in 0..2 {
+            assert_eq!(round(&server), wanted, "{flags:?}, step {step}");
+        }
+        assert!(server.metric("ropeteam_preemptions_total") >= 1.0);
+        server.restarts() == 1.0
+    });
+}
+
+#[test]
+fn preempted_streams_survive_a_panic_in_the_servers_process() {
+    check_narrow(&["--debug-fault", "panic"], &[40, 110]);
+}
+
+#[test]
+fn preempted_streams_survive_a_crash_of_their_devices_process() {
+    let crash = ["--isolation", "process", "--debug-fault", "crash"];
+    check_narrow(&crash, &[25, 90]);
 }

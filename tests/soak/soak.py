@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Mixed load for a while with a device killed again and again: no wrong byte, no lost request, flat memory.
 
-    tests/soak/soak.py target/release/ropeteam --minutes 30
-    tests/soak/soak.py target/debug/ropeteam --minutes 1 --kill-every 5 --model tests/fixtures/tiny/llama
+    tests/soak/soak.py --minutes 30 target/release/ropeteam
+    tests/soak/soak.py --minutes 1 --kill-every 5 --model tests/fixtures/tiny/llama target/debug/ropeteam -- --device-count 2
 
 Needs nothing but Python 3.9 and Linux. It starts the server with its devices in processes of their own, asks for each request once
 undisturbed, then has workers ask for them at random and compares. Prints a line per kill and a summary; the exit code is 1 when an
@@ -76,7 +76,10 @@ def ask(port, path, body, seen=None):
                 continue
             if seen:
                 seen(time.monotonic())
-            for choice in json.loads(line[5:]).get("choices", []):
+            event = json.loads(line[5:])
+            if "error" in event:
+                raise RuntimeError(f"an error in the stream: {event['error']}")
+            for choice in event.get("choices", []):
                 index = choice["index"]
                 delta = choice.get("delta", choice)
                 calls = delta.get("tool_calls") or []
