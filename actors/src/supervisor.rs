@@ -121,10 +121,16 @@ impl Supervisor {
             links,
         };
         let (home, thread) = match self.config.hosting {
-            Hosting::Threads => {
-                let handle = Arbiter::new().handle();
-                (handle.clone(), Some(handle))
-            }
+            Hosting::Threads => match Arbiter::try_new() {
+                Ok(thread) => (thread.handle(), Some(thread.handle())),
+                Err(error) => {
+                    let fault = DeviceFault {
+                        kind: FaultKind::Start,
+                        detail: format!("no thread for the device: {error}"),
+                    };
+                    return self.end_life(i, epoch, fault, ctx);
+                }
+            },
             Hosting::Simulated { .. } => (Arbiter::current(), None),
         };
         let actor = Device::start_in_arbiter(&home, move |_| Device::new(setup));

@@ -11,10 +11,12 @@ use std::time::Duration;
 /// How patient supervision is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RestartPolicy {
-    /// Pause before the first restart; doubles with every further failure inside `window`.
+    /// Pause before the first restart; doubles with every further failure, as long as none of the lives between them lasted.
     pub delay: Duration,
     /// The pause never grows beyond this.
     pub delay_max: Duration,
+    /// A device that was up for so long has served well: the pause after it is the first one again.
+    pub lasts_after: Duration,
     /// So many failures inside `window` are answered by a restart, the next one by giving up.
     pub budget: u32,
     /// Failures older than this are forgiven.
@@ -34,6 +36,7 @@ impl Default for RestartPolicy {
         RestartPolicy {
             delay: Duration::from_millis(200),
             delay_max: Duration::from_secs(30),
+            lasts_after: Duration::from_secs(10),
             budget: 5,
             window: Duration::from_secs(600),
             trial_after: Some(Duration::from_secs(60)),
@@ -99,6 +102,8 @@ pub struct Lives {
     state: LifeState,
     /// Failures inside the window, oldest first.
     failures: VecDeque<Time>,
+    /// Failures since a life lasted.
+    in_a_row: u32,
     restarts: u32,
     endings: VecDeque<Ending>,
 }
@@ -125,6 +130,7 @@ impl Lives {
             epoch: Epoch(1),
             state: LifeState::Starting(now),
             failures: VecDeque::new(),
+            in_a_row: 0,
             restarts: 0,
             endings: VecDeque::new(),
         }
@@ -188,9 +194,13 @@ impl Lives {
 
     fn judge(&mut self, kind: FaultKind, now: Time) -> Verdict {
         if kind == FaultKind::Requested {
-            self.failures.clear();
+            self.forgive();
             return Verdict::RestartAt(now);
         }
+        if matches!(self.state, LifeState::Up(at) if now.since(at) >= self.policy.lasts_after) {
+            self.in_a_row = 0;
+        }
+        self.in_a_row += 1;
         while self
             .failures
             .front()
@@ -208,7 +218,7 @@ impl Lives {
         let doubled = self
             .policy
             .delay
-            .saturating_mul(1u32 << (count - 1).min(20));
+            .saturating_mul(1u32 << (count.min(self.in_a_row) - 1).min(20));
         Verdict::RestartAt(now + doubled.min(self.policy.delay_max))
     }
 
@@ -221,12 +231,17 @@ impl Lives {
             LifeState::Down(_) | LifeState::GivenUp(_) => {}
         }
         if forgive {
-            self.failures.clear();
+            self.forgive();
         }
         self.epoch = Epoch(self.epoch.0 + 1);
         self.state = LifeState::Starting(now);
         self.restarts += 1;
         Some(self.epoch)
+    }
+
+    fn forgive(&mut self) {
+        self.failures.clear();
+        self.in_a_row = 0;
     }
 
     fn is_trial_due(&self, given_up: Time, now: Time) -> bool {
@@ -272,6 +287,7 @@ mod tests {
         RestartPolicy {
             delay: Duration::from_millis(100),
             delay_max: Duration::from_millis(300),
+            lasts_after: Duration::from_secs(3),
             budget: 3,
             window: Duration::from_secs(10),
             trial_after: Some(Duration::from_secs(2)),
@@ -311,6 +327,24 @@ mod tests {
         );
         assert_eq!(lives.state(), LifeState::GivenUp(at(4000)));
         assert_eq!(lives.restart(true, at(5000)), Some(Epoch(5)));
+    }
+
+    #[test]
+    fn after_a_life_that_lasted_the_pause_is_short_again_but_the_failure_counts() {
+        let mut lives = Lives::new(policy(), at(0));
+        let restart_at = |ms| Some(Verdict::RestartAt(at(ms)));
+        assert_eq!(fail_once(&mut lives, at(1000)), restart_at(1100));
+        assert_eq!(fail_once(&mut lives, at(1200)), restart_at(1400));
+        let epoch = lives.epoch();
+        lives.up(epoch, at(1500));
+        let verdict = lives.down(epoch, fault(FaultKind::Process), at(4500));
+        assert_eq!(verdict, restart_at(4600));
+        lives.restart(false, at(4600));
+        let verdict = fail_once(&mut lives, at(4700));
+        assert!(
+            matches!(verdict, Some(Verdict::GiveUp { .. })),
+            "{verdict:?}"
+        );
     }
 
     #[test]

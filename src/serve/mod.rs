@@ -4,6 +4,7 @@
 //! bind ports ─▶ answer 503 ─▶ load the model ─▶ serve ─▶ SIGTERM: refuse new requests, finish running ones ─▶ stop
 //! ```
 
+mod descriptors;
 mod live;
 mod offer;
 mod ports;
@@ -43,7 +44,7 @@ async fn serve(resolved: Resolved, set_level: SetLevel, ports: Ports) -> Result<
     let mut state = offer::state(&config)?;
     state.management.exposed = ports.management_is_exposed();
     let state = Data::new(state);
-    let running = ports.serve(&state, &config.server_config)?;
+    let running = ports.serve(&state, &config)?;
     let started = tokio::select! {
         started = wiring::start(&config) => started?,
         signal = signals.next() => {

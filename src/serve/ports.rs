@@ -1,6 +1,7 @@
 //! The ports: bound first, then served, stopped at the end.
 
-use crate::config::ServerConfig;
+use super::descriptors;
+use crate::config::{Config, ServerConfig};
 use crate::http::server::{Door, ServerSettings, serve, serve_management, serve_metrics};
 use crate::http::state::AppState;
 use crate::listen::listen;
@@ -67,14 +68,14 @@ impl Ports {
     ///
     /// # Errors
     /// When a listener cannot be used.
-    pub fn serve(
-        self,
-        state: &Data<AppState>,
-        config: &ServerConfig,
-    ) -> Result<Running, StartError> {
+    pub fn serve(self, state: &Data<AppState>, config: &Config) -> Result<Running, StartError> {
+        let devices = usize::from(config.model_config.device_count);
         let settings = ServerSettings {
             workers: workers(),
-            max_connections: config.max_connections,
+            max_connections: descriptors::connections(
+                config.server_config.max_connections,
+                devices,
+            ),
             shutdown: Duration::from_secs(1),
         };
         let failed = |error: std::io::Error| StartError::Other(format!("http server: {error}"));

@@ -206,13 +206,18 @@ fn a_full_disk_behind_the_logs_costs_log_lines_and_nothing_else() {
 #[test]
 fn without_file_descriptors_new_clients_wait_and_running_streams_go_on() {
     let wanted = answer(&Server::start("llama", &[]), &stream(1, 60));
-    let server = Server::start_limited("ulimit -n 64", &["--debug-step-delay-ms", "20"]);
+    let flags = ["--debug-step-delay-ms", "20", "--isolation", "process"];
+    let server = Server::start_limited("ulimit -n 96", &flags);
+    let device = server.device_process(None);
     let running = open(server.port, "/v1/completions", &stream(1, 60));
     server.wait_metric("ropeteam_requests_running", 1.0);
-    let crowd: Vec<_> = (0..80)
+    let crowd: Vec<_> = (0..120)
         .map(|_| TcpStream::connect(("127.0.0.1", server.port)).expect("the backlog takes it"))
         .collect();
+    // Those that a device needs to start anew were kept for it.
+    signal("KILL", device);
     assert_eq!(completion_stream(&read_answer(running)), wanted);
+    assert_ne!(server.device_process(Some(device)), device);
     drop(crowd);
     assert_eq!(answer(&server, &stream(1, 60)), wanted);
 }
