@@ -1,7 +1,7 @@
 //! The table of devices. To add one: a crate that implements `ropeteam_device::Device`, and a line here.
 
 use crate::start_error::StartError;
-use ropeteam_ascend::{AclDevice, AscendOptions, Search};
+use ropeteam_ascend::{AclDevice, AscendOptions, STEPS_AHEAD, Search};
 use ropeteam_device::cpu::{CpuDevice, CpuOptions};
 use ropeteam_device::{Device, DeviceError, Float, KvPrecision, Precision};
 use serde::{Deserialize, Serialize};
@@ -21,6 +21,8 @@ pub struct DeviceOptions {
     pub number: u32,
     /// Longest that a step may take, in ms: a device that can watch itself gives up a little earlier.
     pub step_timeout_ms: u64,
+    /// Whether decode steps are captured as graphs, on a device that knows such.
+    pub graphs: bool,
 }
 
 /// Opens a device, on the thread that will use it.
@@ -152,6 +154,8 @@ fn open_ascend(options: &DeviceOptions) -> Result<Box<dyn Device>, DeviceError> 
         precision: options.precision,
         activations: options.half,
         patience_ms: Some(u32::try_from(patience).unwrap_or(u32::MAX)),
+        steps_ahead: STEPS_AHEAD,
+        graphs: options.graphs,
         search: Search::from_environment(),
     });
     match device {

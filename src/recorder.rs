@@ -5,7 +5,7 @@ use crate::VERSION;
 use crate::start_error::StartError;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use ropeteam_engine::observe::metric::{
-    ALL, BUILD_INFO, Kind, Metric, START_TIME, STEP_ENGINE_DURATION, Unit,
+    ALL, BUILD_INFO, Kind, Metric, START_TIME, STEP_ENGINE_DURATION, STEP_HOST_DURATION, Unit,
 };
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -49,7 +49,7 @@ pub fn identify(model: &str, started: SystemTime) {
 
 fn buckets(metric: &Metric) -> &'static [f64] {
     match metric.unit {
-        _ if metric.name == STEP_ENGINE_DURATION.name => SHORT_SECONDS,
+        _ if [STEP_ENGINE_DURATION, STEP_HOST_DURATION].contains(metric) => SHORT_SECONDS,
         Unit::Seconds | Unit::Ratio => SECONDS,
         Unit::Count => COUNTS,
     }

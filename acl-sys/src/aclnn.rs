@@ -3,7 +3,7 @@
 //! packages.
 
 use crate::types::*;
-use std::ffi::{c_char, c_void};
+use std::ffi::{c_char, c_int, c_void};
 
 declare_functions! {
     /// The operators. Tensors are on the device; where null is allowed is each operator's own rule.
@@ -197,6 +197,24 @@ declare_functions! {
         ) -> aclnnStatus;
         /// Launches it.
         fn aclnnQuantMatmulV4(workspace: *mut c_void, workspace_size: u64, executor: *mut aclOpExecutor, stream: aclrtStream) -> aclnnStatus;
+        /// `y = x · ((weight + antiquant_offset) * antiquant_scale) + bias`: integer weights `[k, n]`, factors per column or per group of rows.
+        fn aclnnWeightQuantBatchMatmulV2GetWorkspaceSize(
+            x: *const aclTensor,
+            weight: *const aclTensor,
+            antiquant_scale: *const aclTensor,
+            antiquant_offset: *const aclTensor,
+            quant_scale: *const aclTensor,
+            quant_offset: *const aclTensor,
+            bias: *const aclTensor,
+            antiquant_group_size: c_int,
+            y: *const aclTensor,
+            workspace_size: *mut u64,
+            executor: *mut *mut aclOpExecutor,
+        ) -> aclnnStatus;
+        /// Launches it.
+        fn aclnnWeightQuantBatchMatmulV2(
+            workspace: *mut c_void, workspace_size: u64, executor: *mut aclOpExecutor, stream: aclrtStream,
+        ) -> aclnnStatus;
         /// Writes keys and values to the slots of a paged cache.
         fn aclnnScatterPaKvCacheGetWorkspaceSize(
             key: *const aclTensor,

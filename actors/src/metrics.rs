@@ -165,6 +165,13 @@ impl Metrics {
             .record(step.duration);
         histogram!(m::STEP_ENGINE_DURATION.name, "device" => device.clone())
             .record(step.engine_duration);
+        if held.launches > 0 {
+            let busy = Duration::from_micros(held.host_us.into());
+            histogram!(m::STEP_HOST_DURATION.name, "device" => device.clone(), "kind" => kind)
+                .record(busy);
+            gauge!(m::STEP_LAUNCHES.name, "device" => device.clone(), "kind" => kind)
+                .set(f64::from(held.launches));
+        }
         if held.decode_seqs > 0 {
             histogram!(m::INTER_TOKEN_LATENCY.name).record(step.duration + step.engine_duration);
         }

@@ -98,6 +98,10 @@ pub struct Launcher {
     kept: HashMap<Box<[i64]>, Kept>,
     key: Vec<i64>,
     workspace: Option<Region>,
+    /// Workspaces that became too small; graphs may still work in them.
+    outgrown: Vec<Region>,
+    /// Whether there are graphs.
+    pub has_graphs: bool,
     /// Launches so far.
     pub launches: u64,
     /// First phases so far.
@@ -112,6 +116,8 @@ impl Launcher {
             kept: HashMap::new(),
             key: Vec::new(),
             workspace: None,
+            outgrown: Vec::new(),
+            has_graphs: false,
             launches: 0,
             preparations: 0,
         }
@@ -234,9 +240,13 @@ impl Launcher {
         }
         let room = self.workspace.as_ref().map_or(0, |region| region.bytes);
         if room < bytes {
-            // Queued operators may still work in the old one.
-            self.session.finish(self.session.compute)?;
-            self.workspace = None;
+            if self.has_graphs {
+                self.outgrown.extend(self.workspace.take());
+            } else {
+                // Queued operators may still work in the old one.
+                self.session.finish(self.session.compute)?;
+                self.workspace = None;
+            }
             let bytes = bytes.max(WORKSPACE).next_power_of_two();
             self.workspace = Some(Region::new(&self.session, "workspace", bytes)?);
         }

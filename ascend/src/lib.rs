@@ -20,7 +20,7 @@ mod session;
 mod survey;
 mod tensor;
 
-pub use device::{AclDevice, AscendOptions, NEEDED};
+pub use device::{AclDevice, AscendOptions, NEEDED, STEPS_AHEAD};
 pub use error::AclError;
 pub use library::Search;
 pub use survey::{Npu, Survey, survey};

@@ -73,6 +73,30 @@ impl Pinned {
     }
 }
 
+impl Pinned {
+    /// Enqueues copies of pieces (address, bytes) of the device, one after the other.
+    fn fetch(&mut self, pieces: &[(Address, usize)], stream: aclrtStream) -> Result<(), AclError> {
+        let mut at = 0;
+        for (address, bytes) in pieces {
+            let target = self.slice_mut()[at..at + bytes].as_mut_ptr().cast();
+            let copied = call!(
+                self.session.acl,
+                runtime.aclrtMemcpyAsync(
+                    target,
+                    *bytes,
+                    pointer(*address),
+                    *bytes,
+                    ACL_MEMCPY_DEVICE_TO_HOST,
+                    stream
+                )
+            );
+            self.session.noted(copied)?;
+            at += bytes;
+        }
+        Ok(())
+    }
+}
+
 impl Drop for Pinned {
     fn drop(&mut self) {
         if let Err(error) = call!(self.session.acl, runtime.aclrtFreeHost(self.address.cast())) {
@@ -108,7 +132,6 @@ impl Staging {
         unit: usize,
         mut fill: impl FnMut(usize, &mut [u8]),
     ) -> Result<(), DeviceError> {
-        let acl = self.session.acl;
         let stage = (STAGE / unit.max(1)).max(1) * unit.max(1);
         self.reserve(stage.min(bytes))?;
         let mut at = 0;
@@ -120,13 +143,11 @@ impl Staging {
             let count = stage.min(bytes - at);
             let (buffer, event) = &mut self.buffers[turn];
             if std::mem::replace(&mut uses[turn], true) {
-                let free = call!(acl, runtime.aclrtSynchronizeEvent(*event));
-                self.session.noted(free)?;
+                self.session.reach(*event)?;
             }
             fill(at, &mut buffer.slice_mut()[..count]);
             buffer.send(0, count, to + at, self.session.copy)?;
-            let marked = call!(acl, runtime.aclrtRecordEvent(*event, self.session.copy));
-            self.session.noted(marked)?;
+            self.session.mark(*event, self.session.copy)?;
             at += count;
         }
         Ok(self.session.finish(self.session.copy)?)
@@ -143,12 +164,8 @@ impl Staging {
         }
         self.release();
         for _ in 0..2 {
-            let mut event = aclrtEvent::NULL;
             let buffer = Pinned::new(&self.session, bytes.next_power_of_two())?;
-            call!(
-                self.session.acl,
-                runtime.aclrtCreateEventExWithFlag(&mut event, ACL_EVENT_SYNC)
-            )?;
+            let event = self.session.event()?;
             self.buffers.push((buffer, event));
         }
         Ok(())
@@ -156,32 +173,38 @@ impl Staging {
 
     /// Gives the buffers back; the next weight brings new ones.
     pub fn release(&mut self) {
-        for (_, event) in self.buffers.drain(..) {
-            let _ = call!(self.session.acl, runtime.aclrtDestroyEvent(event));
-        }
+        self.buffers.clear();
     }
 }
 
-impl Drop for Staging {
-    fn drop(&mut self) {
-        self.release();
-    }
-}
-
-/// What the host sends along with a step: ids, positions, slots, block tables. Each goes to a place of its own in the buffer until
-/// the stream was waited for.
+/// What the host sends along with a step: ids, positions, slots, block tables. Each goes to a place of its own in the step's buffer,
+/// which serves again once the device has come by that step.
 pub struct Outbox {
     session: Rc<Session>,
-    buffer: Option<Pinned>,
+    boxes: Vec<StepBox>,
+    /// Which of them fills, and how far.
+    current: usize,
     used: usize,
 }
 
+/// The buffer of one step.
+#[derive(Default)]
+struct StepBox {
+    buffer: Option<Pinned>,
+    event: Option<aclrtEvent>,
+    /// The event was recorded behind its copies and not waited for.
+    sent: bool,
+}
+
 impl Outbox {
-    /// Its buffer comes with the first use.
-    pub fn new(session: &Rc<Session>) -> Self {
+    /// For so many steps that are enqueued at a time. Buffers come with their first use.
+    pub fn new(session: &Rc<Session>, steps: usize) -> Self {
         Self {
             session: session.clone(),
-            buffer: None,
+            boxes: std::iter::repeat_with(StepBox::default)
+                .take(steps)
+                .collect(),
+            current: 0,
             used: 0,
         }
     }
@@ -191,18 +214,19 @@ impl Outbox {
     /// # Errors
     /// When a copy fails, or the wait for room.
     pub fn send(&mut self, bytes: &[u8], to: Address) -> Result<(), AclError> {
-        let room = self.buffer.as_ref().map_or(0, |buffer| buffer.bytes);
+        let current = &self.boxes[self.current];
+        let room = current.buffer.as_ref().map_or(0, |buffer| buffer.bytes);
         if self.used + bytes.len() > room {
-            if self.buffer.is_some() {
+            if room > 0 {
                 self.session.finish(self.session.compute)?;
+                self.clear();
             }
-            self.used = 0;
             if bytes.len() > room {
                 let size = bytes.len().max(OUTBOX).next_power_of_two();
-                self.buffer = Some(Pinned::new(&self.session, size)?);
+                self.boxes[self.current].buffer = Some(Pinned::new(&self.session, size)?);
             }
         }
-        let Some(buffer) = &mut self.buffer else {
+        let Some(buffer) = &mut self.boxes[self.current].buffer else {
             return Ok(());
         };
         let at = self.used;
@@ -212,9 +236,95 @@ impl Outbox {
         Ok(())
     }
 
+    /// The step is enqueued: the next one has another buffer.
+    ///
+    /// # Errors
+    /// When the device fails in a step whose buffer is waited for.
+    pub fn turn(&mut self) -> Result<(), AclError> {
+        let current = &mut self.boxes[self.current];
+        let event = match current.event {
+            Some(event) => event,
+            None => *current.event.insert(self.session.event()?),
+        };
+        self.session.mark(event, self.session.compute)?;
+        current.sent = true;
+        self.current = (self.current + 1) % self.boxes.len();
+        self.used = 0;
+        let next = &mut self.boxes[self.current];
+        if let (true, Some(event)) = (std::mem::take(&mut next.sent), next.event) {
+            self.session.reach(event)?;
+        }
+        Ok(())
+    }
+
     /// The compute stream was waited for: all copies are done.
     pub fn clear(&mut self) {
         self.used = 0;
+        for step in &mut self.boxes {
+            step.sent = false;
+        }
+    }
+}
+
+/// Best columns that come back from the device while it goes on: for each of the steps that may be enqueued, a buffer and an event.
+pub struct Answers {
+    session: Rc<Session>,
+    boxes: Vec<StepBox>,
+    next: u64,
+}
+
+impl Answers {
+    /// For so many steps at a time.
+    pub fn new(session: &Rc<Session>, steps: usize) -> Self {
+        Self {
+            session: session.clone(),
+            boxes: std::iter::repeat_with(StepBox::default)
+                .take(steps)
+                .collect(),
+            next: 0,
+        }
+    }
+
+    /// Lets pieces (address, bytes) come, one after the other, when the compute stream is so far. Returns the number of the answer.
+    ///
+    /// # Errors
+    /// When the copies cannot be enqueued.
+    pub fn ask(&mut self, pieces: &[(Address, usize)]) -> Result<u64, AclError> {
+        let total: usize = pieces.iter().map(|(_, bytes)| bytes).sum();
+        let number = self.next;
+        self.next += 1;
+        let place = (number % self.boxes.len() as u64) as usize;
+        let step = &mut self.boxes[place];
+        let room = step.buffer.as_ref().map_or(0, |buffer| buffer.bytes);
+        if room < total {
+            if room > 0 {
+                // An answer that nobody wanted may still be on its way there.
+                self.session.finish(self.session.compute)?;
+            }
+            step.buffer = Some(Pinned::new(&self.session, total.next_power_of_two())?);
+        }
+        let event = match step.event {
+            Some(event) => event,
+            None => *step.event.insert(self.session.event()?),
+        };
+        if let Some(buffer) = &mut step.buffer {
+            buffer.fetch(pieces, self.session.compute)?;
+        }
+        self.session.mark(event, self.session.compute)?;
+        Ok(number)
+    }
+
+    /// Waits for an answer: its bytes.
+    ///
+    /// # Errors
+    /// The first failure of what the stream did before it.
+    pub fn wait(&mut self, number: u64) -> Result<&[u8], AclError> {
+        let place = (number % self.boxes.len() as u64) as usize;
+        let step = &self.boxes[place];
+        if let Some(event) = step.event {
+            self.session.reach(event)?;
+        }
+        Ok(step.buffer.as_ref().map_or(&[], Pinned::slice))
     }
 }
 
@@ -250,25 +360,8 @@ impl Inbox {
         let Some(buffer) = &mut self.buffer else {
             return Ok(&[]);
         };
-        let session = &self.session;
-        let mut at = 0;
-        for (address, bytes) in pieces {
-            let target = buffer.slice_mut()[at..at + bytes].as_mut_ptr().cast();
-            let copied = call!(
-                session.acl,
-                runtime.aclrtMemcpyAsync(
-                    target,
-                    *bytes,
-                    pointer(*address),
-                    *bytes,
-                    ACL_MEMCPY_DEVICE_TO_HOST,
-                    session.compute
-                )
-            );
-            session.noted(copied)?;
-            at += bytes;
-        }
-        session.finish(session.compute)?;
+        buffer.fetch(pieces, self.session.compute)?;
+        self.session.finish(self.session.compute)?;
         Ok(&buffer.slice()[..total])
     }
 }

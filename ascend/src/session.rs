@@ -3,7 +3,8 @@
 use crate::error::AclError;
 use ropeteam_acl_sys::Acl;
 use ropeteam_acl_sys::types::*;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::time::{Duration, Instant};
 
 /// Streams take launches, and answer waits, as fast as the driver can.
 const FAST: u32 = ACL_STREAM_FAST_LAUNCH | ACL_STREAM_FAST_SYNC;
@@ -18,11 +19,17 @@ pub struct Session {
     pub compute: aclrtStream,
     /// Weights come in here.
     pub copy: aclrtStream,
+    /// Tasks of graphs get other arguments here.
+    pub update: aclrtStream,
     /// Longest wait for the streams in milliseconds; -1: for ever.
     patience_ms: i32,
     context: aclrtContext,
     /// A call failed: nothing on the device can be relied on.
     failed: Cell<bool>,
+    /// Events, which end after the streams that come by them.
+    events: RefCell<Vec<aclrtEvent>>,
+    /// How long the host waited.
+    waited: Cell<Duration>,
 }
 
 impl Session {
@@ -37,9 +44,12 @@ impl Session {
             device,
             compute: aclrtStream::NULL,
             copy: aclrtStream::NULL,
+            update: aclrtStream::NULL,
             patience_ms,
             context: aclrtContext::NULL,
             failed: Cell::new(false),
+            events: RefCell::default(),
+            waited: Cell::default(),
         };
         call!(
             acl,
@@ -47,6 +57,7 @@ impl Session {
         )?;
         session.compute = session.stream()?;
         session.copy = session.stream()?;
+        session.update = session.stream()?;
         Ok(session)
     }
 
@@ -69,10 +80,66 @@ impl Session {
     /// # Errors
     /// The first failure of its tasks; 507046 when it takes too long.
     pub fn finish(&self, stream: aclrtStream) -> Result<(), AclError> {
-        let done = call!(
+        self.waiting(|| {
+            call!(
+                self.acl,
+                runtime.aclrtSynchronizeStreamWithTimeout(stream, self.patience_ms)
+            )
+        })
+    }
+
+    /// An event that streams and the host can wait for; it lives as long as the session.
+    ///
+    /// # Errors
+    /// When there are no more.
+    pub fn event(&self) -> Result<aclrtEvent, AclError> {
+        let mut event = aclrtEvent::NULL;
+        call!(
             self.acl,
-            runtime.aclrtSynchronizeStreamWithTimeout(stream, self.patience_ms)
-        );
+            runtime.aclrtCreateEventExWithFlag(&mut event, ACL_EVENT_SYNC)
+        )?;
+        self.events.borrow_mut().push(event);
+        Ok(event)
+    }
+
+    /// Marks how far a stream was asked to come.
+    ///
+    /// # Errors
+    /// When the stream takes nothing any more.
+    pub fn mark(&self, event: aclrtEvent, stream: aclrtStream) -> Result<(), AclError> {
+        self.noted(call!(self.acl, runtime.aclrtRecordEvent(event, stream)))
+    }
+
+    /// Lets a stream wait until another has come to its mark.
+    ///
+    /// # Errors
+    /// As `mark`.
+    pub fn order(&self, stream: aclrtStream, event: aclrtEvent) -> Result<(), AclError> {
+        self.noted(call!(self.acl, runtime.aclrtStreamWaitEvent(stream, event)))
+    }
+
+    /// Waits until a stream has come to its mark.
+    ///
+    /// # Errors
+    /// The first failure of what it did before; 507047 when it takes too long.
+    pub fn reach(&self, event: aclrtEvent) -> Result<(), AclError> {
+        self.waiting(|| {
+            call!(
+                self.acl,
+                runtime.aclrtSynchronizeEventWithTimeout(event, self.patience_ms)
+            )
+        })
+    }
+
+    /// How long the host waited so far.
+    pub fn waited(&self) -> Duration {
+        self.waited.get()
+    }
+
+    fn waiting(&self, wait: impl FnOnce() -> Result<(), AclError>) -> Result<(), AclError> {
+        let since = Instant::now();
+        let done = wait();
+        self.waited.set(self.waited.get() + since.elapsed());
         self.noted(done)
     }
 
@@ -86,7 +153,7 @@ impl Session {
 
     /// Drops what the streams still have to do, so that memory can be freed.
     pub fn quiesce(&self) {
-        let streams = [self.compute, self.copy];
+        let streams = [self.compute, self.copy, self.update];
         for stream in streams
             .into_iter()
             .filter(|stream| *stream != aclrtStream::NULL)
@@ -106,10 +173,13 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         let acl = self.acl;
-        for stream in [self.compute, self.copy] {
+        for stream in [self.compute, self.copy, self.update] {
             if stream != aclrtStream::NULL {
                 let _ = call!(acl, runtime.aclrtDestroyStreamForce(stream));
             }
+        }
+        for event in self.events.get_mut().drain(..) {
+            let _ = call!(acl, runtime.aclrtDestroyEvent(event));
         }
         if self.context != aclrtContext::NULL {
             let _ = call!(acl, runtime.aclrtDestroyContext(self.context));

@@ -2,12 +2,14 @@
 //! A model's forward pass is written once over `dyn Device`; a device is one implementation of this trait and must pass
 //! the conformance suite.
 
+mod ahead;
 pub mod checks;
 pub mod conformance;
 pub mod cpu;
 mod error;
 mod tensor;
 
+pub use ahead::{Answer, Counters, Ids};
 pub use cpu::{CpuDevice, CpuOptions};
 pub use error::{Damage, DeviceError};
 pub use tensor::{Dtype, TensorView, dequant_row};
@@ -348,6 +350,53 @@ pub trait Device {
         allowed: &ColumnMask,
         out: &mut Vec<Option<u32>>,
     ) -> Result<(), DeviceError>;
+
+    /// So many steps can be enqueued behind one whose best columns were not collected yet; 0: `find_best`, `collect_best` and
+    /// `embed_found` are not offered.
+    fn steps_ahead(&self) -> usize {
+        0
+    }
+
+    /// A step of these rows begins. `alike`: its operators are the same, with the same buffers, as in every other step of as many
+    /// rows that was announced so. Whether the device knows them by heart: none of them up to `end_step` is called then.
+    fn begin_step(&mut self, ids: &Ids<'_>, rows: &Rows, alike: bool) -> Result<bool, DeviceError> {
+        let _ = (ids, rows, alike);
+        Ok(false)
+    }
+
+    /// All operators of the step were called. Whether they are enqueued; if not, the step begins anew.
+    fn end_step(&mut self) -> Result<bool, DeviceError> {
+        Ok(true)
+    }
+
+    /// `embed` of the columns that the last `find_best` finds, one for each of its rows. All of them are in the table.
+    fn embed_found(&mut self, table: Weight, rows: usize, out: Act) -> Result<(), DeviceError> {
+        let _ = (table, rows, out);
+        Err(DeviceError::Unavailable("embed_found".to_owned()))
+    }
+
+    /// Begins to look for the best columns of the leading rows.
+    fn find_best(&mut self, x: Act, rows: usize) -> Result<Answer, DeviceError> {
+        let _ = (x, rows);
+        Err(DeviceError::Unavailable("find_best".to_owned()))
+    }
+
+    /// Waits for what `find_best` found, and appends it as `read_argmax` does. False where only the rows themselves can tell: then
+    /// their step is to be computed again, for `read_argmax`.
+    fn collect_best(
+        &mut self,
+        answer: Answer,
+        allowed: &ColumnMask,
+        out: &mut Vec<Option<u32>>,
+    ) -> Result<bool, DeviceError> {
+        let _ = (answer, allowed, out);
+        Err(DeviceError::Unavailable("collect_best".to_owned()))
+    }
+
+    /// What the device cost the host so far.
+    fn counters(&self) -> Counters {
+        Counters::default()
+    }
 
     /// Host threads that work for the device, the caller's included; they are idle between two operators.
     fn host_threads(&self) -> usize {

@@ -91,6 +91,11 @@ pub trait StepExecutor {
     /// A `DeviceFault`: the step had no usable result and the KV cache must be taken as lost.
     fn step(&mut self, plan: &StepPlan, output: &mut StepOutput) -> Result<(), DeviceFault>;
 
+    /// Tokens of a decoding sequence that it may compute before it is asked to, if it is given their blocks.
+    fn lookahead(&self) -> u32 {
+        0
+    }
+
     /// The host threads that are idle between two steps, if it has such: the next tokens are chosen on them.
     fn threads(&mut self) -> Option<&mut dyn ForkJoin> {
         None

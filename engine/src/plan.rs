@@ -75,6 +75,17 @@ pub struct StepOutput {
     pub vocab: usize,
     /// Hidden rows, row-major, f32, all of the model's width; `ChunkResult::Hidden` points into it.
     pub hidden: Vec<f32>,
+    /// What it cost the host, where another chip computes.
+    pub host: HostCost,
+}
+
+/// What a step cost the host; nothing where the host computes itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostCost {
+    /// Operators and graphs that it launched.
+    pub launches: u32,
+    /// Microseconds that it was at work, waiting for the chip left out.
+    pub busy_us: u32,
 }
 
 /// What a chunk got.
@@ -114,6 +125,7 @@ impl StepOutput {
         self.best.clear();
         self.logits.clear();
         self.hidden.clear();
+        self.host = HostCost::default();
         self.vocab = vocab;
     }
 

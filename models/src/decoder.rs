@@ -6,7 +6,7 @@ use crate::checkpoint::Checkpoint;
 use crate::error::LoadError;
 use crate::spec::DecoderSpec;
 use crate::weights::DecoderWeights;
-use ropeteam_device::{Act, Device, DeviceError, HeadNorms, Join, Rows, Weight};
+use ropeteam_device::{Act, Device, DeviceError, HeadNorms, Ids, Join, Rows, Weight};
 
 /// A decoder whose weights and buffers are on a device.
 pub(crate) struct Decoder {
@@ -65,7 +65,7 @@ impl Buffers {
 /// The tokens of one step.
 pub(crate) struct StepTokens<'a> {
     /// Token ids, one per row.
-    pub ids: &'a [u32],
+    pub ids: Ids<'a>,
     /// Where the rows belong.
     pub rows: &'a Rows,
     /// Rows whose logits are wanted.
@@ -135,9 +135,14 @@ impl Decoder {
             device.joined_linear(join, self.weights.head, stream.rows, logits)?;
         }
         if step.hidden {
-            self.finish_all(device, step.ids.len(), all_done)?;
+            self.finish_all(device, step.ids.count(), all_done)?;
         }
         Ok(logits)
+    }
+
+    /// Where a step's logits are.
+    pub fn logits(&self) -> Act {
+        self.buffers.logits
     }
 
     /// The hidden states of all rows of the last step that wanted them, `[rows, hidden]`: the last layer's output, normed as for the head.
@@ -179,7 +184,7 @@ impl Decoder {
         ids: &[u32],
         rows: &Rows,
     ) -> Result<(), DeviceError> {
-        let mut pending = self.begin(device, ids)?;
+        let mut pending = self.begin(device, Ids::Given(ids))?;
         for layer in 0..self.weights.layers.len() {
             pending = self.layer(device, layer, pending, rows)?;
         }
@@ -187,13 +192,17 @@ impl Decoder {
     }
 
     /// The tokens in `residual`, and normed for the first layer in `hidden`.
-    fn begin(&self, device: &mut dyn Device, ids: &[u32]) -> Result<Pending, DeviceError> {
+    fn begin(&self, device: &mut dyn Device, ids: Ids<'_>) -> Result<Pending, DeviceError> {
         let Buffers {
             residual, hidden, ..
         } = self.buffers;
-        device.embed(self.weights.embedding, ids, residual)?;
+        let table = self.weights.embedding;
+        match ids {
+            Ids::Given(ids) => device.embed(table, ids, residual)?,
+            Ids::Found(rows) => device.embed_found(table, rows, residual)?,
+        }
         let norm = self.weights.layers[0].attention_norm;
-        device.rms_norm(residual, norm, self.spec.eps, ids.len(), hidden)?;
+        device.rms_norm(residual, norm, self.spec.eps, ids.count(), hidden)?;
         Ok(Pending::Normed(hidden))
     }
 
@@ -230,7 +239,7 @@ impl Decoder {
             ..
         } = self.buffers;
         let rows = step.wanted.len();
-        if step.wanted.iter().copied().eq(0..step.ids.len() as u32) {
+        if step.wanted.iter().copied().eq(0..step.ids.count() as u32) {
             return Ok(Stream {
                 context,
                 residual,

@@ -33,6 +33,7 @@
 //! `DecoderSpec::weight_bytes` and `DecoderSpec::activation_bytes` tell what else the budget has to hold.
 //! A GGUF file's tokenizer and chat template are in `Checkpoint::gguf`; a folder's lie beside `Checkpoint::path`.
 
+mod ahead;
 pub mod checkpoint;
 mod decoder;
 mod error;
@@ -40,6 +41,7 @@ pub mod families;
 pub mod grammar;
 mod info;
 pub mod perplexity;
+mod pipelined;
 pub mod quantize;
 mod rope;
 mod rounding;

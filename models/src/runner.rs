@@ -1,16 +1,19 @@
 //! Runs step plans of a real model on a device: the `StepExecutor` behind a device actor.
 //! Not here: what goes into a step (engine) and the forward pass itself (`decoder`).
 
+use crate::ahead::Underway;
 use crate::checkpoint::Checkpoint;
 use crate::decoder::{Decoder, StepTokens};
 use crate::error::LoadError;
 use crate::families;
 use crate::spec::DecoderSpec;
 use crate::step_rows::{StepLimits, StepRows};
-use ropeteam_device::{Act, ColumnMask, Damage, Device, DeviceError};
+use ropeteam_device::{Act, ColumnMask, Damage, Device, DeviceError, Ids};
 use ropeteam_engine::executor::{Capacity, DeviceFault, FaultKind, ForkJoin, StepExecutor};
 use ropeteam_engine::ids::TokenId;
-use ropeteam_engine::plan::{ChunkResult, StepOutput, StepPlan, Want};
+use ropeteam_engine::plan::{ChunkResult, HostCost, StepOutput, StepPlan, Want};
+use std::collections::VecDeque;
+use std::time::Instant;
 
 /// What a runner shall hold. Sizes follow from a memory budget: see `Device::kv_block_bytes` and `DecoderSpec::weight_bytes`.
 #[derive(Clone, Debug)]
@@ -31,13 +34,16 @@ pub struct RunnerOptions {
 
 /// A model on a device, with its KV pool.
 pub struct ModelRunner {
-    device: Box<dyn Device>,
+    pub(crate) device: Box<dyn Device>,
     decoder: Decoder,
-    limits: StepLimits,
+    pub(crate) limits: StepLimits,
     vocab: usize,
-    mask: ColumnMask,
-    step: StepRows,
-    best: Vec<Option<u32>>,
+    pub(crate) mask: ColumnMask,
+    pub(crate) step: StepRows,
+    /// Best ids of the last step that brought such.
+    pub(crate) best: Vec<Option<u32>>,
+    /// Steps that were enqueued and not collected.
+    pub(crate) underway: VecDeque<Underway>,
 }
 
 impl ModelRunner {
@@ -77,7 +83,59 @@ impl ModelRunner {
             mask,
             step,
             best,
+            underway: VecDeque::new(),
         })
+    }
+
+    /// Computes a plan and reads what it wants.
+    pub(crate) fn run(
+        &mut self,
+        plan: &StepPlan,
+        output: &mut StepOutput,
+    ) -> Result<(), DeviceFault> {
+        self.step.fill(plan, &self.limits).map_err(operator_fault)?;
+        let logits = self.enqueue(None)?;
+        self.best.clear();
+        let best = self.step.best;
+        if best > 0 {
+            self.device
+                .read_argmax(logits, 0, best, &self.mask, &mut self.best)
+                .map_err(fault)?;
+        }
+        self.read_logits(logits, output)?;
+        let hidden = self.read_hidden(plan, output)?;
+        self.fill_results(plan, hidden, output);
+        Ok(())
+    }
+
+    /// Lets the device compute the rows in `step`, whose ids it found itself where `found` says so.
+    pub(crate) fn enqueue(&mut self, found: Option<usize>) -> Result<Act, DeviceFault> {
+        let StepRows {
+            ids,
+            rows,
+            wanted,
+            hidden,
+            ..
+        } = &self.step;
+        let ids = found.map_or(Ids::Given(ids), Ids::Found);
+        let tokens = StepTokens {
+            ids,
+            rows,
+            wanted,
+            hidden: *hidden,
+        };
+        let single = rows.segments.len() == rows.positions.len();
+        let all = wanted.iter().copied().eq(0..ids.count() as u32);
+        let device = &mut *self.device;
+        loop {
+            let known = device.begin_step(&ids, rows, single && all && !*hidden);
+            if !known.map_err(fault)? {
+                self.decoder.forward(device, &tokens).map_err(fault)?;
+            }
+            if device.end_step().map_err(fault)? {
+                return Ok(self.decoder.logits());
+            }
+        }
     }
 
     /// Reads the logits rows behind the first `best` ones into `output`, masked.
@@ -178,35 +236,24 @@ impl StepExecutor for ModelRunner {
         if plan.chunks.is_empty() {
             return Ok(());
         }
-        self.step.fill(plan, &self.limits).map_err(operator_fault)?;
-        let StepRows {
-            ids,
-            rows,
-            wanted,
-            best,
-            hidden,
-            ..
-        } = &self.step;
-        let tokens = StepTokens {
-            ids,
-            rows,
-            wanted,
-            hidden: *hidden,
-        };
-        let logits = self
-            .decoder
-            .forward(&mut *self.device, &tokens)
-            .map_err(fault)?;
-        self.best.clear();
-        if *best > 0 {
-            self.device
-                .read_argmax(logits, 0, *best, &self.mask, &mut self.best)
-                .map_err(fault)?;
+        let (began, before) = (Instant::now(), self.device.counters());
+        match self.device.steps_ahead() {
+            0 => self.run(plan, output)?,
+            most => self.run_ahead(plan, output, most)?,
         }
-        self.read_logits(logits, output)?;
-        let hidden = self.read_hidden(plan, output)?;
-        self.fill_results(plan, hidden, output);
+        let after = self.device.counters();
+        let busy = began.elapsed().saturating_sub(after.waited - before.waited);
+        let launches = (after.launches - before.launches) as u32;
+        if launches > 0 {
+            let busy_us = u32::try_from(busy.as_micros()).unwrap_or(u32::MAX);
+            output.host = HostCost { launches, busy_us };
+            tracing::trace!(launches, busy_us, chunks = plan.chunks.len(), "step");
+        }
         Ok(())
+    }
+
+    fn lookahead(&self) -> u32 {
+        self.device.steps_ahead() as u32
     }
 }
 
@@ -294,7 +341,7 @@ fn mask_row(row: &mut [f32], mask: &ColumnMask) {
     }
 }
 
-fn fault(error: DeviceError) -> DeviceFault {
+pub(crate) fn fault(error: DeviceError) -> DeviceFault {
     let kind = match &error {
         DeviceError::Op {
             damage: Damage::Process,
@@ -311,7 +358,7 @@ fn fault(error: DeviceError) -> DeviceFault {
     DeviceFault { kind, detail }
 }
 
-fn operator_fault(detail: impl Into<String>) -> DeviceFault {
+pub(crate) fn operator_fault(detail: impl Into<String>) -> DeviceFault {
     DeviceFault {
         kind: FaultKind::Operator,
         detail: detail.into(),

@@ -21,6 +21,7 @@ pub fn run() -> Result<Exit, StartError> {
         half: Float::Bf16,
         number: 0,
         step_timeout_ms: 1,
+        graphs: false,
     };
     let cpu = (cpu.open)(&options).map_err(|error| StartError::Device(error.to_string()))?;
     let info = cpu.info();

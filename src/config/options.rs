@@ -126,13 +126,14 @@ options! {
         simulated_time: SimulatedTime = Choice(&["model", "none"]) => Word("model");
         /// Threads that compute; auto: one per core that the process may use.
         threads: Option<usize> = Or("auto", &Int(1, 1024)) => Null;
-        /// Arithmetic of weights and KV cache where they are not quantised; auto: f32 for f32 checkpoints on the CPU, else bf16.
-        /// f16: on Ascend only.
+        /// Arithmetic of weights and KV cache where they are not quantised; auto: f32 for f32 checkpoints on the CPU, else bf16. f16: on Ascend only.
         dtype: Dtype = Choice(&["auto", "f32", "bf16", "f16"]) => Word("auto");
         /// Weights in few bits: as the file holds them (auto), widened to --dtype (none), or rounded at load (int8, int4).
         quantize: Quantize = Choice(&["auto", "none", "int8", "int4"]) => Word("auto");
         /// Numbers of the KV cache; auto: f32 with --dtype f32, else bf16.
         kv_dtype: KvDtype = Choice(&["auto", "bf16", "int8"]) => Word("auto");
+        /// Steps in which all sequences decode run as graphs, one for each batch size, instead of operator by operator; on Ascend only.
+        npu_graphs: bool = Switch => On(true);
         /// Longest sequence in tokens, prompt and output together; auto: what the model was made for.
         max_model_len: Option<u32> = Or("auto", &Int(1, 1 << 24)) => Null;
         /// Longest prompt in tokens; none: what --max-model-len leaves.

@@ -107,6 +107,8 @@ impl DirectModel {
             half: self.half,
             number: self.device.numbers[0],
             step_timeout_ms: self.step_timeout_ms,
+            // Nothing decodes for long here.
+            graphs: false,
         })
     }
 

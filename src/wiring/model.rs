@@ -41,6 +41,7 @@ pub fn load(config: &Config) -> Result<Loaded, StartError> {
         half: half(model),
         number,
         step_timeout_ms: config.server_config.step_timeout_ms,
+        graphs: model.npu_graphs,
     };
     let numbers = chosen.counted(model.device_count)?;
     let block_size = model.kv_block_size.unwrap_or(entry.block_size);

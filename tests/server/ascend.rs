@@ -29,6 +29,7 @@ impl Cann {
             ("LD_LIBRARY_PATH", path),
             ("ROPETEAM_STANDIN", settings.as_str()),
         ];
+        // A fixture's name, or a path.
         let model = tiny(model);
         let mut all = vec!["--model", model.to_str().expect("a UTF-8 path")];
         all.extend(flags);
@@ -82,13 +83,13 @@ fn completion(server: &Server, prompt: &Value, tokens: usize) -> String {
 #[test]
 fn golden_logits_and_texts_come_from_an_npu() {
     let cann = Cann::new();
-    for (model, dtype, margin, tolerance) in [
-        ("llama", "f16", 0.1, 0.15),
-        ("qwen2", "auto", 0.5, 0.5),
-        ("qwen3", "f16", 0.1, 0.15),
-        ("glm4", "f16", 0.1, 0.15),
+    for (model, dtype, margin, tolerance, schedule) in [
+        ("llama", "f16", 0.1, 0.15, "schedule=random:1"),
+        ("qwen2", "auto", 0.5, 0.5, "schedule=random:2"),
+        ("qwen3", "f16", 0.1, 0.15, "schedule=lazy"),
+        ("glm4", "f16", 0.1, 0.15, "schedule=eager"),
     ] {
-        let npu = cann.server(model, "", &["--device", "ascend:0", "--dtype", dtype]);
+        let npu = cann.server(model, schedule, &["--device", "ascend:0", "--dtype", dtype]);
         let cpu = Server::start(model, &[]);
         let mut compared = 0;
         for golden in goldens(model, margin) {
@@ -111,6 +112,68 @@ fn golden_logits_and_texts_come_from_an_npu() {
             }
         }
         assert!(compared > 0, "{model}: else the test proves nothing");
+    }
+}
+
+/// Several streams at once, of different lengths, so that sequences come and go under steps that were enqueued ahead.
+#[test]
+fn graphs_and_steps_ahead_change_no_byte_and_launch_little() {
+    let cann = Cann::new();
+    let run = |flags: &[&str]| {
+        let all = [&["--device", "ascend:0", "--dtype", "f16"], flags].concat();
+        let server = cann.server("llama", "", &all);
+        let texts: Vec<String> = std::thread::scope(|scope| {
+            let one = |i: usize| {
+                let (server, prompt) = (&server, json!(format!("{i} is a number")));
+                scope.spawn(move || completion(server, &prompt, 30 + 17 * i))
+            };
+            let all: Vec<_> = (0..5).map(one).collect();
+            let texts = all.into_iter().map(|thread| thread.join().expect("a text"));
+            texts.collect()
+        });
+        let page = crate::http::get(server.port, "/metrics").body;
+        let line = page
+            .lines()
+            .find(|line| line.starts_with("ropeteam_step_launches") && line.contains("decode"));
+        let launches = line.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+        (texts, launches.expect("launches of a decode step"))
+    };
+    let (texts, launches) = run(&[]);
+    let (expected, of_operators) = run(&["--npu-graphs", "off"]);
+    assert_eq!(texts, expected);
+    assert!(
+        launches < of_operators / 2.0,
+        "{launches} of {of_operators}"
+    );
+}
+
+/// A folder that `ropeteam quantize` writes, as an NPU and as the CPU compute it.
+#[test]
+fn what_quantize_writes_is_served_in_int8() {
+    let cann = Cann::new();
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("w8a8");
+    let written = ropeteam()
+        .args(["quantize", "--to", "int8", "--out"])
+        .args([&out, &tiny("llama")])
+        .output()
+        .expect("it runs");
+    let errors = String::from_utf8_lossy(&written.stderr);
+    assert!(written.status.success(), "{errors}");
+    let model = out.to_str().expect("a UTF-8 path");
+    let npu = cann.server(model, "", &["--device", "ascend:0", "--dtype", "f16"]);
+    let cpu = Server::start_in(&[], &["--model", model]);
+    for golden in goldens("llama", 0.1) {
+        let body = json!({"model": "m", "prompt": golden.ids, "max_tokens": 1, "temperature": 0, "logprobs": 1,
+            "ignore_eos": true});
+        let [found, expected] = [&npu, &cpu].map(|server| {
+            let answer = post(server.port, "/v1/completions", &body).json();
+            let value = &answer["choices"][0]["logprobs"]["token_logprobs"][0];
+            value.as_f64().expect("a log-probability")
+        });
+        let off = found - expected;
+        let tokens = golden.ids.len();
+        assert!(off.abs() < 0.15, "{tokens} tokens: off by {off}");
     }
 }
 

@@ -79,7 +79,8 @@ impl Inside {
         prefix_cache: bool,
         clock: Clock,
     ) -> Self {
-        let core = DeviceCore::new(batching, executor.capacity(), prefix_cache);
+        let mut core = DeviceCore::new(batching, executor.capacity(), prefix_cache);
+        core.look_ahead(executor.lookahead());
         Inside {
             core,
             executor,

@@ -6,6 +6,7 @@ use super::AclDevice;
 use super::buffers::ELEMENT;
 use crate::launch::{Launch, Operator};
 use crate::tensor::{TensorList, View};
+use ropeteam_acl_sys::types::aclrtStream;
 use ropeteam_device::checks::{check_heads, ensure, shape_error};
 use ropeteam_device::{Act, AttentionShape, DeviceError, HeadNorms, KvShape, Rope, Rows};
 use std::ptr::null;
@@ -18,6 +19,15 @@ const SPARSE_NONE: i64 = 0;
 const SPARSE_RIGHT_DOWN: i64 = 3;
 /// Sums in f32.
 const PRECISE: i64 = 0;
+
+/// An attention over the rows of a step.
+#[derive(Clone, Copy)]
+pub struct Attention {
+    layer: usize,
+    shape: AttentionShape,
+    count: usize,
+    out: View,
+}
 
 /// Queries that were rotated and wait for their attention.
 #[derive(Clone, Copy, PartialEq)]
@@ -261,16 +271,33 @@ impl AclDevice {
         ensure(self.rotated == Some(wanted), op, || {
             "these rows were not rotated for this layer just before".to_owned()
         })?;
-        self.attend_rotated(layer, shape, count, out)
+        let attention = Attention {
+            layer,
+            shape: *shape,
+            count,
+            out,
+        };
+        let stream = self.session.compute;
+        if !self.graphs.records() {
+            return self.attend_rotated(&attention, stream);
+        }
+        self.graphs.begin_group()?;
+        self.attend_rotated(&attention, stream)?;
+        Ok(self.graphs.end_group(attention)?)
     }
 
-    fn attend_rotated(
+    /// Attention of the rotated queries; in `stream`, which updates a graph if it is not the one that computes.
+    pub(super) fn attend_rotated(
         &mut self,
-        layer: usize,
-        shape: &AttentionShape,
-        count: usize,
-        out: View,
+        attention: &Attention,
+        stream: aclrtStream,
     ) -> Result<(), DeviceError> {
+        let Attention {
+            layer,
+            shape,
+            count,
+            out,
+        } = *attention;
         let acl = self.session.acl;
         let (Some(cache), Some(step)) = (&self.cache, self.inputs.views()) else {
             return Ok(());
@@ -300,7 +327,6 @@ impl AclDevice {
         };
         let operator: Operator = operator!(aclnnFusedInferAttentionScoreV4);
         let (ends, lens) = (step.query_ends.handle(), step.kv_lens.handle());
-        let stream = self.session.compute;
         self.launcher.launch_once(operator, stream, |made| {
             let absent = null();
             // SAFETY: tensors, lists and numbers that live until the launch returned; null where the operator allows it.

@@ -41,6 +41,12 @@ struct Rotations {
 }
 
 impl Cache {
+    /// Whether the table of rotations reaches so far.
+    pub fn reaches(&self, position: usize) -> bool {
+        let table = self.table.as_ref();
+        table.is_some_and(|table| position < table.positions)
+    }
+
     /// Keys and values of a layer.
     pub fn layer(&self, layer: usize) -> [&Region; 2] {
         let [keys, values] = &self.layers[layer];
@@ -77,6 +83,7 @@ impl AclDevice {
             format!("{} KV heads of {head} in a row", shape.kv_heads)
         })?;
         // Memory is not freed under queued work.
+        self.forget_graphs()?;
         self.session.finish(self.session.compute)?;
         self.rotated = None;
         let (mask, softmax_lse) = match self.cache.take() {
@@ -138,6 +145,7 @@ impl AclDevice {
             }
             encode(float, &line, out);
         }
+        self.forget_graphs()?;
         let address = self.bring_bytes(&bytes)?;
         let view = View::new(address, float, &[positions, 2 * pairs]);
         if let Some(cache) = &mut self.cache {

@@ -1,6 +1,6 @@
 //! Whether the machine has what a device needs; each refusal says what is missing.
 
-use super::AscendOptions;
+use super::options::AscendOptions;
 use ropeteam_acl_sys::Acl;
 use ropeteam_device::{DeviceError, Float, Precision};
 

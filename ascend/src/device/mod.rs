@@ -5,15 +5,18 @@ mod attention;
 mod buffers;
 mod cache;
 mod fit;
+mod four_bits;
+mod graphs;
+mod options;
 mod products;
 mod reads;
 mod rows;
 mod weights;
 
 use crate::launch::{Launch, Launcher};
-use crate::library::{Search, library};
+use crate::library::library;
 use crate::memory::{self, Arena, Growing};
-use crate::pinned::{Inbox, Outbox, Staging};
+use crate::pinned::{Answers, Inbox, Outbox, Staging};
 use crate::session::Session;
 use crate::survey::chip_name;
 use crate::tensor::{One, View};
@@ -21,11 +24,13 @@ use buffers::Buffers;
 use cache::Cache;
 pub use fit::NEEDED;
 use fit::{check_arithmetic, check_chip, check_number};
+use graphs::Graphs;
+pub use options::{AscendOptions, STEPS_AHEAD};
 use ropeteam_acl_sys::types::*;
 use ropeteam_device::checks::{ensure, shape_error};
 use ropeteam_device::{
-    Act, AttentionLimits, AttentionShape, ColumnMask, Device, DeviceError, DeviceInfo, Float,
-    HeadNorms, KvPrecision, KvShape, Precision, Rope, Rows, TensorView, Weight,
+    Act, Answer, AttentionLimits, AttentionShape, ColumnMask, Counters, Device, DeviceError,
+    DeviceInfo, Float, HeadNorms, Ids, KvPrecision, KvShape, Rope, Rows, TensorView, Weight,
 };
 use rows::StepInputs;
 use std::rc::Rc;
@@ -38,25 +43,12 @@ const HEAD_STEP: usize = 16;
 const HEAD_MAX: usize = 512;
 /// Bytes left to workspaces, tables and what the runtime takes as it goes.
 const RESERVE: u64 = 512 << 20;
-/// How a device is opened.
-#[derive(Clone, Debug)]
-pub struct AscendOptions {
-    /// Its number among the visible devices.
-    pub device: u32,
-    /// What weights are held in.
-    pub precision: Precision,
-    /// What activations and KV are held in: bf16 or f16.
-    pub activations: Float,
-    /// Longest wait for the device in milliseconds; `None`: for ever.
-    pub patience_ms: Option<u32>,
-    /// Where the CANN libraries are looked for.
-    pub search: Search,
-}
-
 /// An NPU with its memory.
 ///
 /// Fields are dropped in this order: what uses the streams first, the session, through its last owner, in the end.
 pub struct AclDevice {
+    graphs: Graphs,
+    answers: Answers,
     launcher: Launcher,
     one: One,
     outbox: Outbox,
@@ -108,10 +100,14 @@ impl AclDevice {
         let session = Rc::new(Session::open(acl, options.device as i32, patience)?);
         let chip = chip_name(acl).unwrap_or_else(|| "an unnamed Ascend chip".to_owned());
         check_chip(acl, &chip)?;
+        let steps = options.steps_ahead + 1;
         Ok(Self {
+            graphs: Graphs::new(&session, options.graphs),
+            answers: Answers::new(&session, steps),
             launcher: Launcher::new(&session),
             one: One::new(acl)?,
-            outbox: Outbox::new(&session),
+            // One more, so that the next step never waits for the buffer of the one that the host is about to wait for.
+            outbox: Outbox::new(&session, steps + 1),
             inbox: Inbox::new(&session),
             staging: Staging::new(&session),
             inputs: StepInputs::default(),
@@ -201,6 +197,7 @@ impl AclDevice {
 impl Drop for AclDevice {
     /// Nothing may be freed that queued work still uses.
     fn drop(&mut self) {
+        self.graphs.abandon();
         self.session.quiesce();
     }
 }
@@ -445,5 +442,41 @@ impl Device for AclDevice {
         out: &mut Vec<Option<u32>>,
     ) -> Result<(), DeviceError> {
         self.read_best(x, (first, rows), allowed, out)
+    }
+
+    fn steps_ahead(&self) -> usize {
+        self.options.steps_ahead
+    }
+
+    fn begin_step(&mut self, ids: &Ids<'_>, rows: &Rows, alike: bool) -> Result<bool, DeviceError> {
+        self.begin_or_replay(ids, rows, alike)
+    }
+
+    fn end_step(&mut self) -> Result<bool, DeviceError> {
+        self.end_or_execute()
+    }
+
+    fn embed_found(&mut self, table: Weight, rows: usize, out: Act) -> Result<(), DeviceError> {
+        self.embed_found_rows(table, rows, out)
+    }
+
+    fn find_best(&mut self, x: Act, rows: usize) -> Result<Answer, DeviceError> {
+        self.ask_best(x, rows)
+    }
+
+    fn collect_best(
+        &mut self,
+        answer: Answer,
+        allowed: &ColumnMask,
+        out: &mut Vec<Option<u32>>,
+    ) -> Result<bool, DeviceError> {
+        self.await_best(answer, allowed, out)
+    }
+
+    fn counters(&self) -> Counters {
+        Counters {
+            launches: self.launcher.launches,
+            waited: self.session.waited(),
+        }
     }
 }

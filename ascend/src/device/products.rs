@@ -1,13 +1,13 @@
 //! Products and what stands round them: sums, norms in place, gates, rows by index.
 
 use super::AclDevice;
-use super::weights::Held;
+use super::weights::{Form, Held};
 use crate::launch::Launch;
-use crate::memory::Address;
+use crate::memory::{Address, pointer};
 use crate::tensor::View;
 use ropeteam_acl_sys::types::*;
 use ropeteam_device::checks::shape_error;
-use ropeteam_device::{Act, DeviceError, Weight};
+use ropeteam_device::{Act, DeviceError, Ids, Weight};
 use std::ptr::null;
 
 /// Products keep the type of their operands.
@@ -23,8 +23,12 @@ impl AclDevice {
     ) -> Result<(), DeviceError> {
         let acl = self.session.acl;
         let held = *self.weights.get("linear", weight)?;
-        if let Some(scale) = held.scale {
-            return self.product_in_int8(x, &held, scale, out);
+        match held.form {
+            Form::Floats => {}
+            Form::Int8 { scale } => return self.product_in_int8(x, &held, scale, out),
+            Form::Int4(grouped) => {
+                return self.product_in_int4(x, (held.view, held.bias), grouped, out);
+            }
         }
         let launch = Launch {
             operator: operator!(aclnnMatmul),
@@ -241,9 +245,61 @@ impl AclDevice {
                 format!("id {id} in a table of {vocab} rows"),
             ));
         }
-        let index = self.send_indices(ids)?;
-        let index = View::new(index, ACL_INT32, &[ids.len()]);
+        self.place_ids(&Ids::Given(ids))?;
+        let index = View::new(self.inputs.ids.address, ACL_INT32, &[ids.len()]);
         self.look_up(table, index, out)
+    }
+
+    /// See `Device::embed_found`.
+    pub(super) fn embed_found_rows(
+        &mut self,
+        table: Weight,
+        rows: usize,
+        out: Act,
+    ) -> Result<(), DeviceError> {
+        let op = "embed_found";
+        let (table, [_, dim]) = self.weights.table(op, table)?;
+        let float = self.float();
+        let out = self.buffers.rows(op, float, out, rows, dim)?;
+        self.place_ids(&Ids::Found(rows))?;
+        let index = View::new(self.inputs.ids.address, ACL_INT32, &[rows]);
+        self.look_up(table, index, out)
+    }
+
+    /// Puts a step's ids where its first operator looks for them, unless they are there.
+    pub(super) fn place_ids(&mut self, ids: &Ids<'_>) -> Result<(), DeviceError> {
+        if self.graphs.has_ids() {
+            return Ok(());
+        }
+        let bytes = ids.count() * size_of::<u32>();
+        let moved = self.inputs.ids.reserve(&mut self.arena, "ids", bytes)?;
+        if moved {
+            self.forget_graphs()?;
+        }
+        let to = self.inputs.ids.address;
+        match ids {
+            Ids::Given(ids) => {
+                let bytes: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
+                self.outbox.send(&bytes, to)?;
+            }
+            Ids::Found(_) => {
+                let from = self.scratch.best[1].address;
+                let session = &self.session;
+                let copied = call!(
+                    session.acl,
+                    runtime.aclrtMemcpyAsync(
+                        pointer(to),
+                        bytes,
+                        pointer(from),
+                        bytes,
+                        ACL_MEMCPY_DEVICE_TO_DEVICE,
+                        session.compute
+                    )
+                );
+                session.noted(copied)?;
+            }
+        }
+        Ok(())
     }
 
     /// Rows of a table, by indices on the device.

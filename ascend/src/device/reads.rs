@@ -3,10 +3,11 @@
 use super::AclDevice;
 use super::weights::decode;
 use crate::launch::Launch;
+use crate::memory::Address;
 use crate::tensor::View;
 use ropeteam_acl_sys::types::*;
 use ropeteam_device::checks::ensure;
-use ropeteam_device::{Act, ColumnMask, DeviceError};
+use ropeteam_device::{Act, Answer, ColumnMask, DeviceError};
 
 impl AclDevice {
     /// See `Device::read_rows`.
@@ -48,21 +49,11 @@ impl AclDevice {
         if rows == 0 {
             return Ok(());
         }
-        let [values, columns] = &mut self.scratch.best;
-        values.reserve(&mut self.arena, op, rows * 2)?;
-        columns.reserve(&mut self.arena, op, rows * 4)?;
-        let values = View::new(values.address, float, &[rows]);
-        let columns = View::new(columns.address, ACL_INT32, &[rows]);
-        self.find_highest(view, values, columns)?;
-        let pieces = [(values.address, rows * 2), (columns.address, rows * 4)];
+        let pieces = self.highest_of(view)?;
         let found = self.inbox.read(&pieces)?;
-        let (high, places) = found.split_at(rows * 2);
-        let mut highest = Vec::with_capacity(rows);
-        decode(float, high, &mut highest);
-        let places = places.as_chunks::<4>().0.iter();
-        let places: Vec<u32> = places.map(|bytes| u32::from_le_bytes(*bytes)).collect();
+        let found = highest(float, found, rows);
         self.outbox.clear();
-        for (row, (value, place)) in highest.into_iter().zip(places).enumerate() {
+        for (row, (value, place)) in found.into_iter().enumerate() {
             let best = match is_settled(value, place, allowed) {
                 true => Some(place),
                 false => {
@@ -74,6 +65,47 @@ impl AclDevice {
             out.push(best);
         }
         Ok(())
+    }
+
+    /// See `Device::find_best`.
+    pub(super) fn ask_best(&mut self, x: Act, rows: usize) -> Result<Answer, DeviceError> {
+        let op = "find_best";
+        let view = self.buffers.range(op, self.float(), x, (0, rows))?;
+        ensure(rows > 0, op, || "no rows".to_owned())?;
+        let pieces = self.highest_of(view)?;
+        let number = self.answers.ask(&pieces)?;
+        self.outbox.turn()?;
+        Ok(Answer { number, rows })
+    }
+
+    /// See `Device::collect_best`.
+    pub(super) fn await_best(
+        &mut self,
+        answer: Answer,
+        allowed: &ColumnMask,
+        out: &mut Vec<Option<u32>>,
+    ) -> Result<bool, DeviceError> {
+        let float = self.float();
+        let found = highest(float, self.answers.wait(answer.number)?, answer.rows);
+        let settled = found
+            .iter()
+            .all(|(value, place)| is_settled(*value, *place, allowed));
+        if settled {
+            out.extend(found.into_iter().map(|(_, place)| Some(place)));
+        }
+        Ok(settled)
+    }
+
+    /// Looks for the highest column of each row; where its value and its number will be, in bytes.
+    fn highest_of(&mut self, x: View) -> Result<[(Address, usize); 2], DeviceError> {
+        let [rows, _] = x.matrix();
+        let [values, columns] = &mut self.scratch.best;
+        values.reserve(&mut self.arena, "best columns", rows * 2)?;
+        columns.reserve(&mut self.arena, "best columns", rows * 4)?;
+        let values = View::new(values.address, x.data_type, &[rows]);
+        let columns = View::new(columns.address, ACL_INT32, &[rows]);
+        self.find_highest(x, values, columns)?;
+        Ok([(values.address, rows * 2), (columns.address, rows * 4)])
     }
 
     fn find_highest(&mut self, x: View, values: View, columns: View) -> Result<(), DeviceError> {
@@ -99,6 +131,16 @@ impl AclDevice {
             }
         })
     }
+}
+
+/// Value and column of each row's highest, from the bytes of both.
+fn highest(float: aclDataType, bytes: &[u8], rows: usize) -> Vec<(f32, u32)> {
+    let (values, columns) = bytes.split_at(rows * 2);
+    let mut highest = Vec::with_capacity(rows);
+    decode(float, values, &mut highest);
+    let columns = columns.as_chunks::<4>().0.iter();
+    let columns = columns.map(|bytes| u32::from_le_bytes(*bytes));
+    highest.into_iter().zip(columns).collect()
 }
 
 /// The highest of all columns is the highest of the allowed ones.

@@ -11,7 +11,9 @@ use ropeteam_device::{DeviceError, KvShape, Rows};
 /// Where the numbers of a step go.
 #[derive(Default)]
 pub struct StepInputs {
-    /// Ids of embeddings and indices of rows.
+    /// Ids of the tokens.
+    pub ids: Growing,
+    /// Indices of rows.
     pub indices: Growing,
     positions: Growing,
     slots: Growing,
@@ -102,8 +104,9 @@ impl AclDevice {
             (&mut inputs.slots, &slots),
             (&mut inputs.table, &table),
         ];
+        let mut moved = false;
         for (place, bytes) in places {
-            place.reserve(&mut self.arena, "rows of a step", bytes.len())?;
+            moved |= place.reserve(&mut self.arena, "rows of a step", bytes.len())?;
             self.outbox.send(bytes, place.address)?;
         }
         let sequences = rows.segments.len();
@@ -119,6 +122,9 @@ impl AclDevice {
             rows: rows.clone(),
             on_device,
         });
+        if moved {
+            self.forget_graphs()?;
+        }
         Ok(())
     }
 }

@@ -1,8 +1,10 @@
 //! Weights on the device: matrices `[out, in]` as files hold them, which products see transposed. Floats come in the type of
-//! activations, int8 with a factor per output stays int8, other quantised formats are widened; all go through pinned buffers.
+//! activations, int8 with a factor per output stays int8, int4 in groups stays int4 (`four_bits`), other quantised formats are widened;
+//! all go through pinned buffers.
 
 use super::AclDevice;
 use super::buffers::ELEMENT;
+use super::four_bits::Grouped;
 use crate::memory::Address;
 use crate::tensor::View;
 use half::{bf16, f16};
@@ -27,8 +29,22 @@ pub struct Held {
     inputs: usize,
     /// Added to each output.
     pub bias: Option<View>,
-    /// Factor of each output, f32: the matrix is int8.
-    pub scale: Option<View>,
+    /// What its elements are.
+    pub form: Form,
+}
+
+/// What the elements of a weight are.
+#[derive(Clone, Copy)]
+pub enum Form {
+    /// Floats like activations.
+    Floats,
+    /// int8, with a factor for each output, f32.
+    Int8 {
+        /// The factors.
+        scale: View,
+    },
+    /// int4, `[inputs, outputs]`.
+    Int4(Grouped),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -125,17 +141,21 @@ impl AclDevice {
         ensure(values.is_empty() || values.len() == outputs, op, || {
             format!("{} bias values for {outputs} outputs", values.len())
         })?;
-        let stays = self.options.precision == Precision::Stored && is_int8(parts, inputs);
-        let (view, scale) = match stays {
-            true => {
-                let (view, scale) = self.bring_int8(parts, [outputs, inputs])?;
-                (view, Some(scale))
-            }
-            false => (self.bring_floats(parts, [outputs, inputs])?, None),
+        let shape = [outputs, inputs];
+        let stays = self.options.precision == Precision::Stored;
+        let (view, form) = if stays && is_int8(parts, inputs) {
+            let (view, scale) = self.bring_int8(parts, shape)?;
+            (view, Form::Int8 { scale })
+        } else if stays && self.takes_int4(parts, shape) {
+            let (view, grouped) = self.bring_int4(parts, shape)?;
+            (view, Form::Int4(grouped))
+        } else {
+            (self.bring_floats(parts, shape)?, Form::Floats)
         };
-        let bias = match values.is_empty() {
-            true => None,
-            false => Some(self.bring_values(&values)?),
+        let bias = match (values.is_empty(), form) {
+            (true, _) => None,
+            (_, Form::Int4(_)) => Some(self.bring_int4_bias(&values)?),
+            _ => Some(self.bring_values(&values)?),
         };
         Ok(self.weights.push(Held {
             kind: Kind::Linear,
@@ -143,7 +163,7 @@ impl AclDevice {
             outputs,
             inputs,
             bias,
-            scale,
+            form,
         }))
     }
 
@@ -161,7 +181,7 @@ impl AclDevice {
             outputs,
             inputs,
             bias: None,
-            scale: None,
+            form: Form::Floats,
         }))
     }
 
@@ -179,7 +199,7 @@ impl AclDevice {
             outputs: 1,
             inputs: values.len(),
             bias: None,
-            scale: None,
+            form: Form::Floats,
         }))
     }
 

@@ -1,6 +1,7 @@
 //! The calling thread as the world sees it, and how far a call that waits has come.
 
 use crate::task::Id;
+use crate::timing::Microseconds;
 use std::ffi::CString;
 
 /// What a thread carries from call to call.
@@ -12,6 +13,8 @@ pub struct Caller {
     pub prepared: Option<Id>,
     /// What its last failure says, until read.
     pub message: Option<CString>,
+    /// The thread's time in the model, where that does not pass really.
+    pub now: Microseconds,
     /// What was read last; it must stay valid until the next call.
     pub read: Option<CString>,
 }

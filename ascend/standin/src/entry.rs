@@ -4,6 +4,8 @@
 use crate::caller::{Caller, Wait};
 use crate::fail::{Fail, failure, mistake};
 use crate::fault::{Fault, count};
+use crate::host_time;
+use crate::timing::call_time;
 use crate::world::{Process, World};
 use ropeteam_acl_sys::code::{ACL_ERROR_UNINITIALIZE, ACL_SUCCESS};
 use std::cell::RefCell;
@@ -28,13 +30,31 @@ pub fn enter(
     body: impl FnOnce(&mut World, &mut Caller) -> Result<(), Fail>,
 ) -> i32 {
     CALLER.with_borrow_mut(|caller| {
-        let result = begin(call).and_then(|mut world| {
+        let result = begin(call, caller).and_then(|mut world| {
             let done = body(&mut world, caller);
             note(&mut world, call, &done);
+            let (time, is_real) = (world.now, world.settings.real_clock);
+            drop(world);
+            host_time::reach(caller, is_real, time);
             done
         });
         finish(call, caller, result)
     })
+}
+
+/// Microseconds of the calling thread.
+pub fn time_here() -> f64 {
+    let is_real = world().settings.real_clock;
+    CALLER.with_borrow(|caller| host_time::now(caller, is_real))
+}
+
+/// Lets the calling thread be busy.
+pub fn spend(microseconds: f64) {
+    let is_real = world().settings.real_clock;
+    CALLER.with_borrow_mut(|caller| {
+        let time = host_time::now(caller, is_real) + microseconds;
+        host_time::reach(caller, is_real, time);
+    });
 }
 
 /// One call that waits, at most `patience`; `timeout` is the code for longer.
@@ -46,11 +66,15 @@ pub fn enter_waiting(
 ) -> i32 {
     CALLER.with_borrow_mut(|caller| {
         let since = Instant::now();
-        let mut started = begin(call);
+        let mut started = begin(call, caller);
         let result = loop {
             let done = started.and_then(|mut world| {
                 let done = body(&mut world, caller);
                 note(&mut world, call, &done);
+                let done_at = world.wake.take().unwrap_or(0.0);
+                let (time, is_real) = (world.now.max(done_at), world.settings.real_clock);
+                drop(world);
+                host_time::reach(caller, is_real, time);
                 done
             });
             match done {
@@ -89,8 +113,10 @@ pub fn take_message() -> *const std::ffi::c_char {
     })
 }
 
-fn begin(call: &'static str) -> Result<MutexGuard<'static, World>, Fail> {
+fn begin(call: &'static str, caller: &Caller) -> Result<MutexGuard<'static, World>, Fail> {
     let mut world = world();
+    world.now = host_time::now(caller, world.settings.real_clock) + call_time(call);
+    world.wake = None;
     match count(&mut world.settings.rules, call) {
         Some(Fault::Code(code)) => return Err(failure(code, "a fault was asked for")),
         Some(Fault::Die) => std::process::abort(),

@@ -68,7 +68,12 @@ pub struct Block {
 #[derive(Debug)]
 enum Bytes {
     Own(Vec<u8>),
-    Pinned { address: u64, layout: Layout },
+    /// So many, which nobody keeps.
+    Hollow(usize),
+    Pinned {
+        address: u64,
+        layout: Layout,
+    },
 }
 
 impl Block {
@@ -76,6 +81,7 @@ impl Block {
     pub fn len(&self) -> usize {
         match &self.bytes {
             Bytes::Own(bytes) => bytes.len(),
+            Bytes::Hollow(len) => *len,
             Bytes::Pinned { layout, .. } => layout.size(),
         }
     }
@@ -84,6 +90,7 @@ impl Block {
     pub fn bytes(&self) -> &[u8] {
         match &self.bytes {
             Bytes::Own(bytes) => bytes,
+            Bytes::Hollow(_) => &[],
             // SAFETY: the allocation lives as long as the block; the host promised not to touch it while a copy may run.
             Bytes::Pinned { address, layout } => unsafe {
                 std::slice::from_raw_parts(*address as *const u8, layout.size())
@@ -95,6 +102,7 @@ impl Block {
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         match &mut self.bytes {
             Bytes::Own(bytes) => bytes,
+            Bytes::Hollow(_) => &mut [],
             // SAFETY: as above.
             Bytes::Pinned { address, layout } => unsafe {
                 std::slice::from_raw_parts_mut(*address as *mut u8, layout.size())
@@ -106,6 +114,8 @@ impl Block {
 /// All allocations.
 #[derive(Debug, Default)]
 pub struct Memory {
+    /// Fresh device memory holds nothing: for devices that only take their time.
+    pub hollow: bool,
     /// By first address.
     blocks: BTreeMap<u64, Block>,
     /// Per physical device: bytes given out so far and bytes in use.
@@ -151,7 +161,10 @@ impl Memory {
             home: Home::Device(device),
             shadow: Shadow::new(padded as usize, false),
             charged,
-            bytes: Bytes::Own(vec![POISON; padded as usize]),
+            bytes: match self.hollow {
+                true => Bytes::Hollow(padded as usize),
+                false => Bytes::Own(vec![POISON; padded as usize]),
+            },
         };
         self.blocks.insert(address, block);
         Some(address)

@@ -6,7 +6,9 @@
 //! | `soc` | name of the chip: `Ascend910B3` or `Ascend310P3` | `Ascend910B3` |
 //! | `devices` | how many there are | 1 |
 //! | `memory_mib` | memory of each, in MiB | 65536 |
-//! | `schedule` | `lazy`: tasks run when somebody waits for them; `eager`: at once | `lazy` |
+//! | `schedule` | `lazy`: tasks run when somebody waits for them; `eager`: at once; `random:SEED`: those of other streams at any moment | `lazy` |
+//! | `clock` | `virtual`: modelled time is counted; `real`: calls and waits take it | `virtual` |
+//! | `compute` | `yes`; `no`: memory holds nothing and tasks take their time only | `yes` |
 //! | `violations` | `keep`, `say` (on standard error) or `abort` | `say` |
 //! | `fail` | `SYMBOL:N:CODE`: the N-th call from now fails; `task:N:CODE`: the N-th task does, and its device stays broken | |
 //! | `hang` | `SYMBOL:N`: the N-th call never returns; `task:N`: the N-th task never ends | |
@@ -34,6 +36,8 @@ pub enum Schedule {
     Lazy,
     /// When they are enqueued.
     Eager,
+    /// Those of other streams whenever a die, thrown with this seed, says so.
+    Random(u64),
 }
 
 /// What the stand-in pretends to be.
@@ -49,6 +53,10 @@ pub struct Settings {
     pub schedule: Schedule,
     /// What a violation leads to.
     pub violations: OnViolation,
+    /// Whether modelled time passes really.
+    pub real_clock: bool,
+    /// Whether tasks compute.
+    pub computes: bool,
     /// Faults to make.
     pub rules: Vec<Rule>,
 }
@@ -61,6 +69,8 @@ impl Default for Settings {
             memory_bytes: 64 << 30,
             schedule: Schedule::default(),
             violations: OnViolation::default(),
+            real_clock: false,
+            computes: true,
             rules: Vec::new(),
         }
     }
@@ -89,6 +99,14 @@ impl Settings {
             }
             ("schedule", "lazy") => self.schedule = Schedule::Lazy,
             ("schedule", "eager") => self.schedule = Schedule::Eager,
+            ("schedule", _) => {
+                let seed = value.strip_prefix("random:")?.parse().ok()?;
+                self.schedule = Schedule::Random(seed);
+            }
+            ("clock", "virtual") => self.real_clock = false,
+            ("clock", "real") => self.real_clock = true,
+            ("compute", "yes") => self.computes = true,
+            ("compute", "no") => self.computes = false,
             ("violations", "keep") => self.violations = OnViolation::Keep,
             ("violations", "say") => self.violations = OnViolation::Say,
             ("violations", "abort") => self.violations = OnViolation::Abort,

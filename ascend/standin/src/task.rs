@@ -3,7 +3,9 @@
 use crate::clock::{Clock, Epoch};
 use crate::fail::{Fail, mistake};
 use crate::memory::{Block, Home, Memory, Span};
+use crate::owners::Owners;
 use crate::shadow::Findings;
+use crate::timing::{Cost, Microseconds};
 use crate::violations::Violations;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -46,6 +48,10 @@ pub struct Task {
     pub clock: Clock,
     /// What it does.
     pub work: Work,
+    /// What that costs.
+    pub cost: Cost,
+    /// When the host had asked for it.
+    pub ready_at: Microseconds,
 }
 
 /// The memory as one piece of work sees it.
@@ -62,10 +68,10 @@ pub struct Access<'w> {
     pub clock: &'w Clock,
     /// Code for an address that is none.
     pub bad_address: i32,
-    /// Bytes moved so far, for the model of time.
-    pub moved_bytes: u64,
-    /// Multiplications and additions so far.
-    pub flops: u64,
+    /// Whose blocks of caches are whose.
+    pub owners: &'w Owners,
+    /// Owners behind an attention's sequences.
+    pub readers: Vec<u64>,
 }
 
 /// Which devices' memory a worker may touch.
@@ -99,7 +105,6 @@ impl Access<'_> {
         let range = self.check(span, "reads")?;
         let findings = self.block(span)?.shadow.read(range.clone(), at, clock);
         self.report(span, "reads", findings);
-        self.moved_bytes += span.len as u64;
         Ok(&self.block(span)?.bytes()[range])
     }
 
@@ -115,7 +120,6 @@ impl Access<'_> {
         let range = self.check(span, "writes")?;
         let findings = self.block(span)?.shadow.write(range.clone(), at, clock);
         self.report(span, "writes", findings);
-        self.moved_bytes += span.len as u64;
         Ok(&mut self.block(span)?.bytes_mut()[range])
     }
 

@@ -37,7 +37,8 @@ impl Tensor {
     /// When the view does not fit its memory.
     pub fn new(tensor: Self) -> Result<Self, Fail> {
         let invalid = |text: String| Err(mistake(ACLNN_ERR_PARAM_INVALID, text));
-        if tensor.data_type.bytes().is_none() || tensor.format != ACL_FORMAT_ND {
+        let is_known = tensor.data_type.bytes().is_some() || tensor.data_type == ACL_INT4;
+        if !is_known || tensor.format != ACL_FORMAT_ND {
             let (data_type, format) = (tensor.data_type.0, tensor.format.0);
             return Err(failure(
                 ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
@@ -47,6 +48,13 @@ impl Tensor {
         if tensor.shape.len() > MAX_DIMS || tensor.shape.len() != tensor.strides.len() {
             let (dims, strides) = (tensor.shape.len(), tensor.strides.len());
             return invalid(format!("{dims} dimensions and {strides} strides"));
+        }
+        if tensor.data_type == ACL_INT4
+            && (!tensor.is_contiguous()
+                || tensor.offset > 0
+                || tensor.shape.last().is_none_or(|n| n % 2 > 0))
+        {
+            return invalid("int4 lies in one piece, with an even last dimension".to_owned());
         }
         let end = tensor.offset + tensor.reach();
         if tensor.elements() > 0 && end > tensor.storage {
@@ -74,6 +82,19 @@ impl Tensor {
         self.data_type.bytes().unwrap_or(1)
     }
 
+    /// Bytes of all elements of the view.
+    pub fn bytes(&self) -> usize {
+        self.bytes_of(self.elements())
+    }
+
+    /// Bytes of so many elements, two of which may share one.
+    fn bytes_of(&self, elements: usize) -> usize {
+        match self.data_type {
+            ACL_INT4 => elements.div_ceil(2),
+            _ => elements * self.element_bytes(),
+        }
+    }
+
     /// Whether elements lie one after the other in row-major order.
     pub fn is_contiguous(&self) -> bool {
         self.run_length() == self.elements()
@@ -95,16 +116,15 @@ impl Tensor {
     pub fn span(&self) -> Span {
         Span {
             address: self.address,
-            len: self.storage * self.element_bytes(),
+            len: self.bytes_of(self.storage),
         }
     }
 
     /// The elements `from .. from + count` of the memory behind it.
     pub fn part(&self, from: usize, count: usize) -> Span {
-        let bytes = self.element_bytes();
         Span {
-            address: self.address + (from * bytes) as u64,
-            len: count * bytes,
+            address: self.address + self.bytes_of(from) as u64,
+            len: self.bytes_of(count),
         }
     }
 
@@ -175,6 +195,16 @@ impl Tensor {
         let mut values = Vec::with_capacity(self.elements());
         for run in self.runs() {
             values.extend(access.read(run)?.iter().map(|byte| *byte as i8));
+        }
+        Ok(values)
+    }
+
+    /// All values of an int4 tensor in row-major order: of each byte, the lower four bits come first.
+    pub fn read_i4(&self, access: &mut Access<'_>) -> Result<Vec<i8>, Fail> {
+        let mut values = Vec::with_capacity(self.elements());
+        for run in self.runs() {
+            let bytes = access.read(run)?.iter();
+            values.extend(bytes.flat_map(|byte| [(*byte << 4) as i8 >> 4, *byte as i8 >> 4]));
         }
         Ok(values)
     }

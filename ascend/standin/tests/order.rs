@@ -157,8 +157,8 @@ fn time_between_events_is_that_of_the_chip() {
         .runtime
         .aclrtEventElapsedTime(&mut time, events[0], events[1]));
     assert!(
-        (0.004..0.006).contains(&time),
-        "2 MiB at about 1 TB/s: {time} ms"
+        (0.005..0.011).contains(&time),
+        "2 MiB at about 1 TB/s, dispatch, and 4 µs until the host had asked for them: {time} ms"
     );
 }
 

@@ -25,6 +25,7 @@ struct Paged {
     query: Held,
     out: Held,
     mask: Held,
+    workspace: *mut c_void,
 }
 
 /// What a test changes about the attention.
@@ -62,6 +63,7 @@ impl Paged {
             mask: rig.bools(&triangle.collect::<Vec<u8>>(), &[2048, 2048]),
             key_cache,
             value_cache,
+            workspace: rig.device(4 << 20),
             rig,
         };
         let first: Vec<i32> = (256..259).collect();
@@ -112,6 +114,15 @@ impl Paged {
 
     fn attend(&self, asked: &Asked) -> i32 {
         let rig = &self.rig;
+        match self.launch(asked) {
+            0 => code!(rig.runtime.aclrtSynchronizeStream(self.stream)),
+            code => code,
+        }
+    }
+
+    /// Both phases, without waiting.
+    fn launch(&self, asked: &Asked) -> i32 {
+        let rig = &self.rig;
         let (key, value) = (
             self.list(self.key_cache.address),
             self.list(self.value_cache.address),
@@ -121,58 +132,62 @@ impl Paged {
         let layout = CString::new("TND").expect("no null");
         let (no, none) = (null::<aclTensor>(), null::<aclIntArray>());
         let far = i64::from(i32::MAX);
-        compute!(
-            rig,
-            self.stream,
-            aclnnFusedInferAttentionScoreV4GetWorkspaceSize,
-            aclnnFusedInferAttentionScoreV4(
-                self.query.tensor,
-                key,
-                value,
-                no,
-                self.mask.tensor,
-                ends,
-                lens,
-                no,
-                no,
-                no,
-                no,
-                no,
-                no,
-                no,
-                table.tensor,
-                no,
-                no,
-                no,
-                no,
-                no,
-                no,
-                no,
-                no,
-                none,
-                no,
-                no,
-                no,
-                no,
-                no,
-                1,
-                1.0,
-                far,
-                far,
-                layout.as_ptr().cast_mut(),
-                1,
-                asked.sparse_mode,
-                0,
-                asked.block_size,
-                0,
-                false,
-                0,
-                0,
-                0,
-                self.out.tensor,
-                no
-            )
-        )
+        let (code, size, executor) = phase1!(rig.aclnnFusedInferAttentionScoreV4GetWorkspaceSize(
+            self.query.tensor,
+            key,
+            value,
+            no,
+            self.mask.tensor,
+            ends,
+            lens,
+            no,
+            no,
+            no,
+            no,
+            no,
+            no,
+            no,
+            table.tensor,
+            no,
+            no,
+            no,
+            no,
+            no,
+            no,
+            no,
+            no,
+            none,
+            no,
+            no,
+            no,
+            no,
+            no,
+            1,
+            1.0,
+            far,
+            far,
+            layout.as_ptr().cast_mut(),
+            1,
+            asked.sparse_mode,
+            0,
+            asked.block_size,
+            0,
+            false,
+            0,
+            0,
+            0,
+            self.out.tensor,
+            no
+        ));
+        match code {
+            0 => code!(rig.operators.aclnnFusedInferAttentionScoreV4(
+                self.workspace,
+                size,
+                executor,
+                self.stream
+            )),
+            code => code,
+        }
     }
 
     #[track_caller]
@@ -367,4 +382,62 @@ fn keys_of_another_type_than_the_cache_are_refused() {
     paged.key_cache = paged.rig.empty(ACL_FLOAT16, &[BLOCKS, BLOCK, 1, DIM]);
     assert_eq!(paged.scatter(&[0]), 161002);
     paged.rig.caught("key has type 1");
+}
+
+#[test]
+fn a_sequence_that_reads_anothers_block_is_caught() {
+    let paged = Paged::new();
+    let keys = paged.key_cache.address;
+    for (block, owner) in [(2, 7), (0, 8), (1, 8)] {
+        paged.rig.tag_block(keys, block, owner);
+    }
+    paged.rig.read_as(&[7, 8]);
+    assert_eq!(paged.attend(&Asked::default()), 0);
+    paged.rig.clean();
+    paged.rig.tag_block(keys, 2, 0);
+    assert_eq!(paged.attend(&Asked::default()), 0);
+    paged.rig.clean();
+    paged.rig.read_as(&[7, 9]);
+    let crossed = Asked {
+        table: vec![2, 0, 0, 2],
+        ..Asked::default()
+    };
+    assert_eq!(paged.scatter(&(256..259).collect::<Vec<i32>>()), 0);
+    paged
+        .rig
+        .caught("block 2, which several sequences share, is written");
+    paged.rig.tag_block(keys, 2, 7);
+    paged.attend(&crossed);
+    let found = paged.rig.violations();
+    assert!(
+        found[0].contains("sequence 1, of owner 9, reads block 0 of owner 8"),
+        "{found:?}"
+    );
+    assert!(found[1].contains("reads block 2 of owner 7"), "{found:?}");
+}
+
+#[test]
+fn a_replay_with_the_lengths_of_the_last_one_is_caught() {
+    let paged = Paged::new();
+    let (rig, stream) = (&paged.rig, paged.stream);
+    let (mut graph, mut group) = (aclmdlRI::NULL, aclrtTaskGrp::NULL);
+    let relaxed = ACL_MODEL_RI_CAPTURE_MODE_RELAXED;
+    ok!(rig.graphs.aclmdlRICaptureBegin(stream, relaxed));
+    ok!(rig.graphs.aclmdlRICaptureTaskGrpBegin(stream));
+    assert_eq!(paged.launch(&Asked::default()), 0);
+    ok!(rig.graphs.aclmdlRICaptureTaskGrpEnd(stream, &mut group));
+    ok!(rig.graphs.aclmdlRICaptureEnd(stream, &mut graph));
+    let replay = || {
+        ok!(rig.graphs.aclmdlRIExecuteAsync(graph, stream));
+        rig.finish(stream);
+    };
+    replay();
+    rig.clean();
+    ok!(rig.graphs.aclmdlRICaptureTaskUpdateBegin(stream, group));
+    assert_eq!(paged.launch(&Asked::default()), 0);
+    ok!(rig.graphs.aclmdlRICaptureTaskUpdateEnd(stream));
+    replay();
+    rig.clean();
+    replay();
+    rig.caught("they were not updated");
 }

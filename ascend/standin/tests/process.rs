@@ -148,3 +148,11 @@ fn streams_end_where_the_chip_has_no_more() {
     let codes = (0..1024).map(|_| code!(rig.runtime.aclrtCreateStream(&mut stream)));
     assert_eq!(codes.last(), Some(207008));
 }
+
+#[test]
+fn events_end_where_the_chip_has_no_more() {
+    let rig = Rig::new("soc=Ascend310P3");
+    let mut event = aclrtEvent::NULL;
+    let codes = (0..1024).map(|_| code!(rig.runtime.aclrtCreateEvent(&mut event)));
+    assert_eq!(codes.last(), Some(207007));
+}

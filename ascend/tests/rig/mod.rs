@@ -4,7 +4,7 @@
 #![allow(dead_code)]
 
 use libloading::Library;
-use ropeteam_ascend::{AclDevice, AscendOptions, Search};
+use ropeteam_ascend::{AclDevice, AscendOptions, STEPS_AHEAD, Search};
 use ropeteam_device::{Float, Precision};
 use std::ffi::CString;
 use std::path::PathBuf;
@@ -51,6 +51,32 @@ impl StandIn {
         assert_eq!(code, 0, "{settings}");
     }
 
+    /// Microseconds of this thread in the model, or with `busy` those that devices worked.
+    pub fn microseconds(&self, busy: bool) -> f64 {
+        let symbol = match busy {
+            true => "standinBusyTime",
+            false => "standinHostTime",
+        };
+        // SAFETY: the symbols have this type.
+        unsafe {
+            let time = self
+                .control
+                .get::<unsafe extern "C" fn() -> f64>(symbol.as_bytes());
+            time.expect("offered")()
+        }
+    }
+
+    /// Lets this thread be busy for so many microseconds of the model.
+    pub fn spend(&self, microseconds: f64) {
+        // SAFETY: the symbol has this type.
+        unsafe {
+            let spend = self
+                .control
+                .get::<unsafe extern "C" fn(f64)>("standinSpend".as_bytes());
+            spend.expect("offered")(microseconds);
+        }
+    }
+
     /// What it holds against us since last asked.
     pub fn violations(&self) -> Vec<String> {
         let mut buffer = vec![0u8; 1 << 16];
@@ -82,6 +108,8 @@ impl StandIn {
             precision,
             activations,
             patience_ms: Some(60_000),
+            steps_ahead: STEPS_AHEAD,
+            graphs: true,
             search: Search {
                 folders: vec![self.folder.clone()],
                 ..Search::default()

@@ -45,6 +45,8 @@ pub struct DeviceCore {
     pace: StepPace,
     planned_at: Time,
     in_flight: bool,
+    /// Tokens beyond the next for which sequences get blocks early.
+    lookahead: u32,
     /// More sequences may be running than the limits, which changed, allow.
     crowded: bool,
     last_step_at: Option<Time>,
@@ -106,6 +108,7 @@ impl DeviceCore {
             pace: StepPace::default(),
             planned_at: Time::default(),
             in_flight: false,
+            lookahead: 0,
             crowded: false,
             last_step_at: None,
             assigned: 0,
@@ -117,6 +120,11 @@ impl DeviceCore {
             drafts: Vec::new(),
             found_blocks: Vec::new(),
         }
+    }
+
+    /// Lets sequences that decode have the blocks of so many further tokens, as long as nobody else needs them.
+    pub fn look_ahead(&mut self, tokens: u32) {
+        self.lookahead = tokens;
     }
 
     /// Changes the limits from the next step on. Sequences beyond a lower bound are preempted then, those last in rank.
@@ -210,6 +218,8 @@ impl DeviceCore {
             prefill_tokens: self.stats.counts.prefill_tokens,
         };
         self.pace.learn(load, now.since(self.planned_at));
+        self.stats.counts.launches = output.host.launches;
+        self.stats.counts.host_us = output.host.busy_us;
         let updates = self.take_in(output, threads)?;
         self.in_flight = false;
         self.last_step_at = Some(now);

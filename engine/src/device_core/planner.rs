@@ -79,6 +79,25 @@ impl DeviceCore {
                 .expect("the sequence that needs a block is running");
             self.preempt(last);
         }
+        self.grow_ahead();
+    }
+
+    /// Gets decoding sequences the blocks of the tokens that an executor may compute before it is asked to, if there are such that
+    /// hold nothing.
+    fn grow_ahead(&mut self) {
+        if self.lookahead == 0 {
+            return;
+        }
+        for seq in self.running.iter_mut().filter(|seq| !seq.prefilling) {
+            let wanted =
+                self.kv
+                    .pool()
+                    .blocks_for((seq.len() + self.lookahead) as usize) as usize;
+            while seq.table.len() < wanted
+                && self.kv.pool().free() > 0
+                && self.kv.grow(&mut seq.table)
+            {}
+        }
     }
 
     fn preempt(&mut self, mut seq: Sequence) {
@@ -237,7 +256,9 @@ impl DeviceCore {
         seq.copy_tokens(start, end, &mut chunk.tokens);
         chunk.tokens.extend_from_slice(&self.drafts);
         chunk.blocks.clear();
-        let blocks = self.kv.pool().blocks_for((end + seq.drafts) as usize) as usize;
+        let last = end + seq.drafts + self.lookahead;
+        let blocks = self.kv.pool().blocks_for(last as usize) as usize;
+        let blocks = blocks.min(seq.table.len());
         chunk.blocks.extend_from_slice(&seq.table[..blocks]);
         seq.chunk = Some(self.plan.chunks.len());
         self.plan.chunks.push(chunk);

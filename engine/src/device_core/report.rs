@@ -57,6 +57,10 @@ pub struct StepCounts {
     pub prefix_queried_tokens: u32,
     /// Tokens of them that were found.
     pub prefix_hit_tokens: u32,
+    /// Operators and graphs that the host launched; 0 where it computes itself.
+    pub launches: u32,
+    /// Microseconds that it was at work for that.
+    pub host_us: u32,
 }
 
 /// What the planned step holds; also what had to give way for it.

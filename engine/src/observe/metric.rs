@@ -118,6 +118,10 @@ metrics! {
         "Time of a step in the executor, by kind (prefill if it holds any prefill, else decode).";
     STEP_ENGINE_DURATION = "ropeteam_step_engine_duration_seconds", Histogram, Seconds, ["device"],
         "Time round a step for planning it and choosing its tokens.";
+    STEP_HOST_DURATION = "ropeteam_step_host_duration_seconds", Histogram, Seconds, ["device", "kind"],
+        "Time of a step that the host was at work in the executor, waiting left out; where another chip computes.";
+    STEP_LAUNCHES = "ropeteam_step_launches", Gauge, Count, ["device", "kind"],
+        "Operators and graphs that the host launched for the last step; where another chip computes.";
     PREEMPTIONS = "ropeteam_preemptions_total", Counter, Count, ["device"],
         "Sequences that lost their blocks and were computed again.";
     KV_BLOCKS_FREE = "ropeteam_kv_blocks_free", Gauge, Count, ["device"],

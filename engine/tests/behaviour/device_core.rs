@@ -265,8 +265,6 @@ fn a_row_without_a_sound_token_ends_its_own_sequence_only() {
     assert_eq!(plan.chunks[0].want, Want::LastLogits);
     assert_eq!(plan.chunks[2].want, Want::Argmax);
     let output = StepOutput {
-        best: Vec::new(),
-        hidden: Vec::new(),
         results: vec![
             ChunkResult::Logits { first: 0, count: 1 },
             ChunkResult::Best(TokenId(3)),
@@ -274,6 +272,7 @@ fn a_row_without_a_sound_token_ends_its_own_sequence_only() {
         ],
         logits: vec![f32::NAN; crate::toy::VOCAB as usize],
         vocab: crate::toy::VOCAB as usize,
+        ..StepOutput::default()
     };
     let updates = device.core.apply(&output, Time::default(), None).unwrap();
     assert_eq!(updates[0].finish, Some(DeviceFinish::BadLogits));
@@ -461,4 +460,38 @@ fn a_prompt_beside_decodes_stretches_their_steps_within_bounds_and_alone_fills_i
     let longest = mixed.iter().copied().fold(0.0, f64::max);
     assert!(longest <= 2.5 * 8.0, "{longest} ms");
     assert!(mixed.len() <= 1024 / 20, "{} steps", mixed.len());
+}
+
+#[test]
+fn blocks_come_early_where_an_executor_looks_ahead_and_some_are_free() {
+    let blocks = |lookahead: u32, pool: u32| {
+        let mut device = ToyDevice::new(BatchLimits::default(), capacity(pool, 4), false);
+        device.core.look_ahead(lookahead);
+        device.core.assign(work(1, &[1, 2], 8)).expect("it fits");
+        let mut held = Vec::new();
+        while device
+            .step_with(|plan| held.push(plan.chunks[0].blocks.len()), |_| ())
+            .is_some()
+        {
+            device.core.check().expect("the invariants hold");
+        }
+        held
+    };
+    // Two prompt tokens, then positions 2 to 8.
+    assert_eq!(blocks(0, 8), [1, 1, 1, 2, 2, 2, 2, 3]);
+    assert_eq!(blocks(1, 8), [1, 1, 2, 2, 2, 2, 3, 3]);
+    assert_eq!(blocks(1, 3), [1, 1, 2, 2, 2, 2, 3, 3]);
+    let outcome = |lookahead| {
+        let mut device = ToyDevice::new(BatchLimits::default(), capacity(5, 4), true);
+        device.core.look_ahead(lookahead);
+        for seq in 1..4 {
+            device
+                .core
+                .assign(work(seq, &[seq as u32, 2, 3], 8))
+                .expect("it fits");
+        }
+        device.run()
+    };
+    // A full pool takes nothing from anybody.
+    assert_eq!(outcome(1).0, outcome(0).0);
 }

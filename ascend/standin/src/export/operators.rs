@@ -5,12 +5,12 @@ use crate::caller::Caller;
 use crate::entry::enter;
 use crate::fail::Fail;
 use crate::operators::{
-    self, Arguments, Attention, Executor, Quantised, Rotation, Scatter, Wanted,
+    self, Arguments, Attention, Executor, Quantised, Rotation, Scatter, Wanted, WeightQuantised,
 };
 use crate::task::Id;
 use crate::world::{Launch, World};
 use ropeteam_acl_sys::types::*;
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 
 /// Where a first phase puts its answers.
 #[derive(Clone, Copy)]
@@ -74,7 +74,7 @@ macro_rules! launches {
 launches! {
     aclnnEmbedding aclnnRmsNorm aclnnAddRmsNorm aclnnInplaceAddRmsNorm aclnnMatmul aclnnInplaceAdd aclnnInplaceCopy aclnnCast
     aclnnArgMax aclnnMaxDim aclnnTopk aclnnSwiGlu aclnnIndexSelect aclnnRopeWithSinCosCache aclnnScatterPaKvCache aclnnFusedInferAttentionScoreV4
-    aclnnDynamicQuant aclnnQuantMatmulV4
+    aclnnDynamicQuant aclnnQuantMatmulV4 aclnnWeightQuantBatchMatmulV2
 }
 
 /// Exports first phases: the C parameters, and the call that prepares the operator.
@@ -139,6 +139,15 @@ preparations! {
         bias: bias as Id,
         transpose_x1,
         transpose_x2,
+    });
+    aclnnWeightQuantBatchMatmulV2: fn aclnnWeightQuantBatchMatmulV2GetWorkspaceSize(
+        x: T, weight: T, scale: T, offset: T, quant_scale: T, quant_offset: T, bias: T, group: c_int, y: T,
+    ) |arguments| operators::weight_quant_matmul(arguments, WeightQuantised {
+        tensors: ids([x, weight, scale, y]),
+        offset: offset as Id,
+        result: ids([quant_scale, quant_offset]),
+        bias: bias as Id,
+        group,
     });
     aclnnRopeWithSinCosCache: fn aclnnRopeWithSinCosCacheGetWorkspaceSize(
         positions: T, query: T, key: T, cache: T, mrope_section: I, head_size: i64, neox: bool, query_out: T, key_out: T,

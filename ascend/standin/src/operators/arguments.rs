@@ -6,6 +6,7 @@ use crate::objects::{Objects, found};
 use crate::settings::Settings;
 use crate::task::Id;
 use crate::tensor::Tensor;
+use crate::timing::Cost;
 use ropeteam_acl_sys::code::*;
 use ropeteam_acl_sys::types::*;
 
@@ -120,7 +121,13 @@ impl<'w> Arguments<'w> {
 
     /// The prepared operator.
     pub fn executor(self, workspace: u64, compute: Compute) -> Executor {
+        let bytes = |operand: &Operand| operand.tensor.bytes() as u64;
+        let cost = Cost {
+            bytes: self.operands.iter().map(bytes).sum(),
+            ..Cost::default()
+        };
         Executor {
+            cost,
             operator: self.operator,
             operands: self.operands,
             workspace,

@@ -106,11 +106,25 @@ pub fn attention(mut arguments: Arguments<'_>, asked: Attention) -> Result<Execu
     shaped(&value, "value", &key.shape)?;
     check_table(&table, &shape)?;
     let workspace = WORKSPACE + WORKSPACE_PER_ROW * (query.shape[0] * shape.heads) as u64;
+    let (bytes, flops) = work(&query, &shape);
     let compute =
         move |access: &mut Access<'_>, tensors: &[Tensor]| attend(access, tensors, &shape);
-    let mut executor = arguments.executor(workspace, Arc::new(compute));
+    let executor = arguments.executor(workspace, Arc::new(compute));
+    let mut executor = executor.moving(bytes).computing(flops);
     executor.holds_host_numbers = true;
     Ok(executor)
+}
+
+/// Bytes and arithmetic of an attention: queries and results, and of the cache what the sequences have.
+fn work(query: &Tensor, shape: &Shape) -> (usize, usize) {
+    let sequences = shape.sequences.iter();
+    let tokens: usize = sequences.clone().map(|(_, len)| len).sum();
+    let pairs: usize = sequences.map(|(rows, len)| rows.len() * len).sum();
+    let cache = 2 * tokens * shape.kv_heads * shape.head_dim * query.element_bytes();
+    (
+        2 * query.bytes() + cache,
+        4 * pairs * shape.heads * shape.head_dim,
+    )
 }
 
 fn check_mask(mask: &Tensor) -> Result<(), Fail> {
@@ -224,6 +238,12 @@ fn attend(access: &mut Access<'_>, tensors: &[Tensor], shape: &Shape) -> Result<
     let mut result = vec![0f32; queries.len()];
     for (sequence, (rows, len)) in shape.sequences.iter().enumerate() {
         let blocks = &tables[sequence * columns..][..columns];
+        check_owners(
+            access,
+            key,
+            sequence,
+            &blocks[..len.div_ceil(shape.block_size)],
+        );
         let keys = gather(access, key, (blocks, *len), shape)?;
         let values = gather(access, value, (blocks, *len), shape)?;
         for row in rows.clone() {
@@ -235,10 +255,19 @@ fn attend(access: &mut Access<'_>, tensors: &[Tensor], shape: &Shape) -> Result<
             let place = row * width..(row + 1) * width;
             let tokens = (&keys[..], &values[..], seen);
             attend_row(&queries[place.clone()], tokens, shape, &mut result[place]);
-            access.flops += (4 * seen * width) as u64;
         }
     }
     out.write(access, &result)
+}
+
+/// No sequence reads what belongs to another.
+fn check_owners(access: &mut Access<'_>, cache: &Tensor, sequence: usize, blocks: &[i64]) {
+    for block in blocks {
+        let place = (cache.address, usize::try_from(*block).unwrap_or(usize::MAX));
+        if let Some(text) = access.owners.misread(&access.readers, sequence, place) {
+            access.violations.report(access.at.call, &text);
+        }
+    }
 }
 
 /// The corners that tell an upper triangle of ones from its mistakes.

@@ -49,7 +49,8 @@ pub fn scatter(mut arguments: Arguments<'_>, asked: Scatter) -> Result<Executor,
         contiguous(x, what)?;
         contiguous(cache, what)?;
     }
-    Ok(arguments.executor(0, Arc::new(write_slots)))
+    let bytes = 2 * (key.bytes() + value.bytes());
+    Ok(arguments.executor(0, Arc::new(write_slots)).moving(bytes))
 }
 
 fn write_slots(access: &mut Access<'_>, tensors: &[Tensor]) -> Result<(), Fail> {
@@ -57,6 +58,12 @@ fn write_slots(access: &mut Access<'_>, tensors: &[Tensor]) -> Result<(), Fail> 
         return Ok(());
     };
     let slots = checked_slots(slots.read_integers(access)?, key_cache)?;
+    let blocks: BTreeSet<usize> = slots.iter().map(|slot| slot / key_cache.shape[1]).collect();
+    for block in blocks {
+        if let Some(text) = access.owners.miswritten((key_cache.address, block)) {
+            access.violations.report(access.at.call, &text);
+        }
+    }
     for (x, cache) in [(key, key_cache), (value, value_cache)] {
         let row = x.elements() / slots.len();
         for (token, slot) in slots.iter().enumerate() {

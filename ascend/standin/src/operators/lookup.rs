@@ -21,7 +21,8 @@ pub fn embedding(
     typed(&indices, "indices", INDICES)?;
     typed(&out, "out", &[weight.data_type])?;
     shaped(&out, "out", &[indices.shape.as_slice(), &[dim]].concat())?;
-    Ok(arguments.executor(0, Arc::new(pick_rows)))
+    let bytes = 2 * out.bytes();
+    Ok(arguments.executor(0, Arc::new(pick_rows)).moving(bytes))
 }
 
 /// `aclnnIndexSelect` along the first dimension of a matrix: x `[rows, dim]`, index `[n]`, out `[n, dim]`.
@@ -41,7 +42,8 @@ pub fn index_select(
     typed(&index, "index", INDICES)?;
     typed(&out, "out", &[x.data_type])?;
     shaped(&out, "out", &[count, width])?;
-    Ok(arguments.executor(0, Arc::new(pick_rows)))
+    let bytes = 2 * out.bytes();
+    Ok(arguments.executor(0, Arc::new(pick_rows)).moving(bytes))
 }
 
 fn pick_rows(access: &mut Access<'_>, tensors: &[Tensor]) -> Result<(), Fail> {

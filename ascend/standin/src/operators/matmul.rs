@@ -34,7 +34,8 @@ pub fn matmul(
         || format!("cubeMathType {cube_math_type}"),
     )?;
     shaped(&out, "out", &[m, n])?;
-    Ok(arguments.executor(WORKSPACE, Arc::new(multiply)))
+    let executor = arguments.executor(WORKSPACE, Arc::new(multiply));
+    Ok(executor.computing(2 * m * n * k))
 }
 
 fn multiply(access: &mut Access<'_>, tensors: &[Tensor]) -> Result<(), Fail> {
@@ -51,7 +52,6 @@ fn multiply(access: &mut Access<'_>, tensors: &[Tensor]) -> Result<(), Fail> {
             *value = dot(row, column);
         }
     }
-    access.flops += 2 * (m * n * k) as u64;
     out.write(access, &values)
 }
 

@@ -11,6 +11,7 @@ mod norm;
 mod quantised;
 mod rope;
 mod search;
+mod weight_quantised;
 
 pub use arguments::{Arguments, Operand, Role};
 pub use attention::{Attention, attention};
@@ -22,10 +23,12 @@ pub use norm::{add_rms_norm, inplace_add_rms_norm, rms_norm};
 pub use quantised::{Quantised, dynamic_quant, quant_matmul};
 pub use rope::{Rotation, rotate};
 pub use search::{Wanted, argmax, max_dim, topk};
+pub use weight_quantised::{WeightQuantised, weight_quant_matmul};
 
 use crate::fail::Fail;
 use crate::task::Access;
 use crate::tensor::Tensor;
+use crate::timing::Cost;
 use std::sync::Arc;
 
 /// What an operator computes on its tensors, in the order in which they were given.
@@ -40,6 +43,8 @@ pub struct Executor {
     pub operands: Vec<Operand>,
     /// Bytes of workspace that a launch needs.
     pub workspace: u64,
+    /// What a launch costs the device.
+    pub cost: Cost,
     /// Whether it holds numbers of the host, which a repetition could not change.
     pub holds_host_numbers: bool,
     /// What it computes.
@@ -48,4 +53,18 @@ pub struct Executor {
     pub device: usize,
     /// Whether it can be launched more than once.
     pub repeatable: bool,
+}
+
+impl Executor {
+    /// It moves less than all of its tensors.
+    fn moving(mut self, bytes: usize) -> Self {
+        self.cost.bytes = bytes as u64;
+        self
+    }
+
+    /// It multiplies and adds.
+    fn computing(mut self, flops: usize) -> Self {
+        self.cost.flops = flops as u64;
+        self
+    }
 }

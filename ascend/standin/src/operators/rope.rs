@@ -71,7 +71,8 @@ pub fn rotate(mut arguments: Arguments<'_>, asked: Rotation) -> Result<Executor,
     let compute = move |access: &mut Access<'_>, tensors: &[Tensor]| {
         rotate_rows(access, tensors, (head_size, neox))
     };
-    Ok(arguments.executor(0, Arc::new(compute)))
+    let bytes = 2 * (query.bytes() + key.bytes());
+    Ok(arguments.executor(0, Arc::new(compute)).moving(bytes))
 }
 
 fn rotate_rows(

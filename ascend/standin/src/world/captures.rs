@@ -132,10 +132,12 @@ impl World {
             run: run.clone(),
             changed: None,
             used: None,
+            fresh: false,
         };
         let node = Node {
             call: task.call,
             spans: task.spans.clone(),
+            cost: task.cost,
             slot: Arc::new(Mutex::new(slot)),
         };
         if let Some(update) = self.updates.get_mut(&stream) {

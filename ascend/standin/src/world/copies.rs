@@ -6,6 +6,7 @@ use crate::clock::Clock;
 use crate::fail::{Fail, mistake};
 use crate::memory::{Home, POISON, Span, is_device_address};
 use crate::task::{Access, Id, Work};
+use crate::timing::Cost;
 use crate::world::streams::NewTask;
 use ropeteam_acl_sys::code::*;
 use ropeteam_acl_sys::types::*;
@@ -42,6 +43,10 @@ impl World {
         self.current(caller)?;
         let ends = self.check_copy(&copy)?;
         self.check_capture_mode(ACL_ERROR_RT_CAPTURE_MODE_NOT_SUPPORT)?;
+        if !self.settings.computes {
+            self.clear_target(&copy, ends.1);
+            return Ok(());
+        }
         self.as_host("aclrtMemcpy", |access| move_bytes(access, &copy, ends))
     }
 
@@ -55,6 +60,9 @@ impl World {
         let waits = ends.0 == End::Pageable || ends.1 == End::Pageable;
         if waits {
             self.check_capture_mode(ACL_ERROR_RT_CAPTURE_MODE_BLOCK_ASYNC)?;
+        }
+        if !self.settings.computes {
+            self.clear_target(&copy, ends.1);
         }
         let expected = (ends.0 == End::Pinned).then(|| self.fingerprint(copy.from, copy.count));
         self.spoil_target(&copy, ends.1);
@@ -75,6 +83,7 @@ impl World {
             spans: spans.map(|(from, _)| span(from, copy.count)).collect(),
             work: Work::Run(Arc::new(work)),
             knows: Clock::default(),
+            cost: moves(2 * copy.count),
         };
         self.enqueue(stream, task);
         match waits {
@@ -88,7 +97,10 @@ impl World {
         self.current(caller)?;
         check_fill(&fill)?;
         self.check_capture_mode(ACL_ERROR_RT_CAPTURE_MODE_NOT_SUPPORT)?;
-        self.as_host("aclrtMemset", |access| fill.run(access))
+        match self.settings.computes {
+            true => self.as_host("aclrtMemset", |access| fill.run(access)),
+            false => Ok(()),
+        }
     }
 
     /// `aclrtMemsetAsync`.
@@ -100,6 +112,7 @@ impl World {
             spans: vec![span(fill.address, fill.count)],
             work: Work::Run(Arc::new(move |access| fill.run(access))),
             knows: Clock::default(),
+            cost: moves(fill.count),
         };
         self.enqueue(stream, task);
         Ok(())
@@ -154,7 +167,7 @@ impl World {
     /// while another task needs what stands there.
     fn spoil_target(&mut self, copy: &Copy, target: End) {
         let bytes = span(copy.to, copy.count);
-        if target != End::Pinned || self.pending_on(bytes).is_some() {
+        if target != End::Pinned || !self.settings.computes || self.pending_on(bytes).is_some() {
             return;
         }
         if let Some((base, block)) = self.memory.find_mut(copy.to) {
@@ -162,6 +175,15 @@ impl World {
             if let Some(bytes) = block.bytes_mut().get_mut(start..start + copy.count) {
                 bytes.fill(POISON);
             }
+        }
+    }
+
+    /// Where nothing is computed, the host gets zeros.
+    fn clear_target(&mut self, copy: &Copy, target: End) {
+        match target {
+            End::Device => {}
+            // SAFETY: the caller's own memory of this size, pinned or not.
+            _ => unsafe { std::ptr::write_bytes(copy.to as *mut u8, 0, copy.count) },
         }
     }
 
@@ -210,6 +232,13 @@ fn check_fill(fill: &Fill) -> Result<(), Fail> {
             ACL_ERROR_RT_PARAM_INVALID,
             format!("{:#x} is no device address", fill.address),
         )),
+    }
+}
+
+fn moves(bytes: usize) -> Cost {
+    Cost {
+        bytes: bytes as u64,
+        ..Cost::default()
     }
 }
 

@@ -5,7 +5,7 @@ use crate::caller::{Caller, Wait};
 use crate::clock::Clock;
 use crate::fail::{Fail, failure, mistake};
 use crate::task::{Id, Work};
-use crate::timing::Microseconds;
+use crate::timing::{Cost, Microseconds};
 use crate::world::streams::NewTask;
 use ropeteam_acl_sys::code::*;
 use ropeteam_acl_sys::types::{ACL_EVENT_SYNC, ACL_EVENT_TIME_LINE};
@@ -112,6 +112,7 @@ impl World {
             spans: Vec::new(),
             work: Work::Record(id),
             knows: Clock::default(),
+            cost: Cost::default(),
         };
         // The mark stands before the task, which an eager schedule runs at once.
         let tasks = self.tasks_of(stream) + 1;
@@ -160,6 +161,7 @@ impl World {
             spans: Vec::new(),
             work,
             knows: mark.clock.clone(),
+            cost: Cost::default(),
         };
         self.enqueue(stream, task);
         Ok(())
@@ -180,6 +182,7 @@ impl World {
             spans: Vec::new(),
             work: Work::Reset(id),
             knows: Clock::default(),
+            cost: Cost::default(),
         };
         self.enqueue(stream, task);
         Ok(())
@@ -221,6 +224,7 @@ impl World {
             return Ok(Wait::Hung);
         }
         self.host_learns(&clock);
+        self.wake = self.passed_at(id);
         self.check_stream(stream)?;
         Ok(Wait::Done)
     }

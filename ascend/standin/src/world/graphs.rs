@@ -7,11 +7,15 @@ use crate::clock::{Clock, Epoch};
 use crate::fail::{Fail, mistake};
 use crate::memory::Span;
 use crate::task::{Access, Id, Run, Work};
+use crate::timing::Cost;
 use crate::world::streams::NewTask;
 use ropeteam_acl_sys::code::*;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// Operators that hold numbers of the host, which are others in every step.
+const HOLDS_NUMBERS: [&str; 1] = ["aclnnFusedInferAttentionScoreV4"];
 
 /// A captured graph.
 pub struct Graph {
@@ -30,6 +34,8 @@ pub struct Node {
     pub call: &'static str,
     /// What it may touch.
     pub spans: Vec<Span>,
+    /// What it costs.
+    pub cost: Cost,
     /// What it does, which an update exchanges.
     pub slot: Arc<Mutex<Slot>>,
 }
@@ -42,6 +48,8 @@ pub struct Slot {
     pub changed: Option<Epoch>,
     /// When it last ran.
     pub used: Option<Epoch>,
+    /// It was exchanged since it last ran.
+    pub fresh: bool,
 }
 
 /// New tasks for a group, until there are as many as it has.
@@ -84,6 +92,7 @@ impl World {
         self.check_not_capturing(stream)?;
         let nodes = self.graph(id)?.nodes.clone();
         for node in nodes {
+            let cost = node.cost;
             let task = NewTask {
                 call: node.call,
                 spans: node.spans.clone(),
@@ -91,6 +100,10 @@ impl World {
                     run_node(access, &node)
                 })),
                 knows: Clock::default(),
+                cost: Cost {
+                    in_graph: true,
+                    ..cost
+                },
             };
             self.enqueue(stream, task);
         }
@@ -167,6 +180,7 @@ impl World {
         }
         for (node, task) in nodes.iter_mut().zip(&update.tasks) {
             node.spans.clone_from(&task.spans);
+            node.cost = task.cost;
         }
         let places: Vec<Node> = nodes.to_vec();
         let work = move |access: &mut Access<'_>| {
@@ -180,6 +194,7 @@ impl World {
             spans: Vec::new(),
             work: Work::Run(Arc::new(work)),
             knows: Clock::default(),
+            cost: Cost::default(),
         };
         self.enqueue(stream, task);
         Ok(())
@@ -192,6 +207,11 @@ fn run_node(access: &mut Access<'_>, node: &Node) -> Result<(), Fail> {
         let mut slot = node.slot.lock().unwrap_or_else(PoisonError::into_inner);
         if slot.changed.is_some_and(|at| !access.clock.knows(&at)) {
             let text = "the task's arguments are changed, and nothing orders this and the change";
+            access.violations.report(node.call, text);
+        }
+        let is_stale = slot.used.is_some() && !std::mem::take(&mut slot.fresh);
+        if is_stale && HOLDS_NUMBERS.contains(&node.call) {
+            let text = "runs with the host's numbers of its last run: they were not updated";
             access.violations.report(node.call, text);
         }
         slot.used = Some(access.at);
@@ -209,5 +229,6 @@ fn exchange(access: &mut Access<'_>, place: &Node, task: &Node) {
         access.violations.report(access.at.call, text);
     }
     slot.run = new.run.clone();
+    slot.fresh = true;
     slot.changed = Some(access.at);
 }

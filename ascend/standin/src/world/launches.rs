@@ -68,7 +68,8 @@ impl World {
         if !executor.repeatable {
             self.executors.remove(&launch.executor);
         }
-        self.enqueue(stream, task(executor, workspace));
+        let readers = self.owners.readers.clone();
+        self.enqueue(stream, task(executor, workspace, readers));
         Ok(())
     }
 
@@ -223,7 +224,8 @@ fn overlap(a: &Tensor, b: &Tensor) -> bool {
     false
 }
 
-fn task(executor: Executor, workspace: Option<Span>) -> NewTask {
+fn task(executor: Executor, workspace: Option<Span>, readers: Vec<u64>) -> NewTask {
+    let cost = executor.cost;
     let tensors: Vec<Tensor> = executor.operands.into_iter().map(|o| o.tensor).collect();
     let mut spans: Vec<Span> = tensors.iter().map(Tensor::span).collect();
     spans.extend(workspace);
@@ -232,6 +234,7 @@ fn task(executor: Executor, workspace: Option<Span>) -> NewTask {
         if let Some(workspace) = workspace {
             access.scramble(workspace)?;
         }
+        access.readers.clone_from(&readers);
         compute(access, &tensors)
     };
     NewTask {
@@ -239,5 +242,6 @@ fn task(executor: Executor, workspace: Option<Span>) -> NewTask {
         spans,
         work: Work::Run(Arc::new(work)),
         knows: Clock::default(),
+        cost,
     }
 }

@@ -25,8 +25,10 @@ use crate::clock::{Actor, Clock, Epoch, HOST};
 use crate::memory::Memory;
 use crate::objects::Objects;
 use crate::operators::Executor;
-use crate::settings::Settings;
+use crate::owners::Owners;
+use crate::settings::{Schedule, Settings};
 use crate::task::{Access, Id, Reach};
+use crate::timing::Microseconds;
 use crate::violations::Violations;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -71,8 +73,18 @@ pub struct World {
     pub memory: Memory,
     /// Pairs of physical devices (who, whose) with peer access.
     pub peers: BTreeSet<(u32, u32)>,
+    /// Whose blocks of caches are whose.
+    pub owners: Owners,
+    /// When the call under way will have been made.
+    pub now: Microseconds,
+    /// When what it waits for is done.
+    pub wake: Option<Microseconds>,
+    /// Time that all devices spent on tasks, dispatch left out.
+    pub busy: Microseconds,
     /// What the host knows.
     host: Clock,
+    /// State of the die that mixes streams; whether it is being thrown.
+    die: Option<u64>,
     next_handle: Id,
     next_actor: Actor,
 }
@@ -89,8 +101,7 @@ impl World {
         if let Err(error) = settings.apply(&text) {
             violations.report("ROPETEAM_STANDIN", &error);
         }
-        violations.policy = settings.violations;
-        Self {
+        let mut world = Self {
             settings,
             process: Process::New,
             violations,
@@ -105,10 +116,27 @@ impl World {
             updates: BTreeMap::new(),
             memory: Memory::default(),
             peers: BTreeSet::new(),
+            owners: Owners::default(),
+            now: 0.0,
+            wake: None,
+            busy: 0.0,
             host: Clock::default(),
+            die: None,
             next_handle: HANDLE_TAG,
             next_actor: HOST + 1,
-        }
+        };
+        world.settle();
+        world
+    }
+
+    /// Takes changed settings up.
+    pub fn settle(&mut self) {
+        self.violations.policy = self.settings.violations;
+        self.memory.hollow = !self.settings.computes;
+        self.die = match self.settings.schedule {
+            Schedule::Random(seed) => Some(seed.wrapping_mul(2).wrapping_add(1)),
+            _ => None,
+        };
     }
 
     /// A handle that nobody had before.
@@ -140,8 +168,8 @@ impl World {
             at,
             clock: &clock,
             bad_address: ropeteam_acl_sys::code::ACL_ERROR_RT_PARAM_INVALID,
-            moved_bytes: 0,
-            flops: 0,
+            owners: &self.owners,
+            readers: Vec::new(),
         })
     }
 }

@@ -100,6 +100,41 @@ impl Rig {
         text.lines().map(str::to_owned).collect()
     }
 
+    /// Says whose a block of a cache is; 0: it is shared.
+    pub fn tag_block(&self, cache: *mut c_void, block: usize, owner: u64) {
+        type Tag = unsafe extern "C" fn(*const c_void, usize, u64);
+        // SAFETY: the symbol has this type.
+        unsafe {
+            let tag = self.control.get::<Tag>("standinTagBlock".as_bytes());
+            tag.expect("offered")(cache, block, owner);
+        }
+    }
+
+    /// Says who is behind the sequences of attentions.
+    pub fn read_as(&self, owners: &[u64]) {
+        type ReadAs = unsafe extern "C" fn(*const u64, usize);
+        // SAFETY: the symbol has this type, and the numbers this count.
+        unsafe {
+            let read = self.control.get::<ReadAs>("standinReadAs".as_bytes());
+            read.expect("offered")(owners.as_ptr(), owners.len());
+        }
+    }
+
+    /// Microseconds of this thread, or with `busy` those that devices worked.
+    pub fn microseconds(&self, busy: bool) -> f64 {
+        let symbol = match busy {
+            true => "standinBusyTime",
+            false => "standinHostTime",
+        };
+        // SAFETY: the symbols have this type.
+        unsafe {
+            let time = self
+                .control
+                .get::<unsafe extern "C" fn() -> f64>(symbol.as_bytes());
+            time.expect("offered")()
+        }
+    }
+
     /// Asserts that nothing is held against us.
     pub fn clean(&self) {
         assert_eq!(self.violations(), [] as [String; 0]);

@@ -10,7 +10,7 @@ use crate::fail::{Fail, failure, mistake};
 use crate::memory::Span;
 use crate::settings::Schedule;
 use crate::task::{Id, Task, Work};
-use crate::timing::Microseconds;
+use crate::timing::{Cost, Microseconds};
 use ropeteam_acl_sys::code::*;
 use std::collections::VecDeque;
 
@@ -48,6 +48,8 @@ pub struct NewTask {
     pub work: Work,
     /// What it waited for knows.
     pub knows: Clock,
+    /// What it costs.
+    pub cost: Cost,
 }
 
 impl World {
@@ -155,12 +157,15 @@ impl World {
             at,
             clock: stream.clock.clone(),
             work: task.work,
+            cost: task.cost,
+            ready_at: self.now,
         });
         stream.enqueued += 1;
         let enqueued = stream.enqueued;
         if self.settings.schedule == Schedule::Eager {
             self.run(id, enqueued);
         }
+        self.stir();
         enqueued
     }
 

@@ -4,14 +4,18 @@ use crate::caller::Wait;
 use crate::fail::{Fail, failure};
 use crate::fault::{Fault, count};
 use crate::task::{Access, Id, Reach, Task, Work};
-use crate::timing::task_time;
+use crate::timing::{task_time, work_time};
 use crate::world::World;
 use ropeteam_acl_sys::code::*;
 
 impl World {
     /// Runs a stream until so many tasks are done, with what they wait for.
     pub fn run(&mut self, id: Id, tasks: u64) -> Wait {
-        while !self.has_done(id, tasks) {
+        loop {
+            self.stir();
+            if self.has_done(id, tasks) {
+                break;
+            }
             let Some(stream) = self.streams.get_mut(&id) else {
                 break;
             };
@@ -22,15 +26,42 @@ impl World {
                 break;
             };
             if let Work::Wait { stream, tasks, .. } = task.work
-                && let Wait::Hung = self.run(stream, tasks)
+                && !self.has_done(stream, tasks)
             {
-                return Wait::Hung;
+                if let Wait::Hung = self.run(stream, tasks) {
+                    return Wait::Hung;
+                }
+                // Where streams are mixed, this one may have got on meanwhile.
+                continue;
             }
             if let Wait::Hung = self.run_one(id, &task) {
                 return Wait::Hung;
             }
         }
         Wait::Done
+    }
+
+    /// Where streams are mixed: lets any of them do its next task, now and then.
+    pub(super) fn stir(&mut self) {
+        // Taken away while it is thrown, since what it starts would throw it again.
+        let Some(mut die) = self.die.take() else {
+            return;
+        };
+        die ^= die << 13;
+        die ^= die >> 7;
+        die ^= die << 17;
+        let busy = self
+            .streams
+            .iter()
+            .filter(|(_, stream)| !stream.queue.is_empty());
+        let busy: Vec<Id> = busy.map(|(id, _)| *id).collect();
+        let thrown = (die >> 16) as usize;
+        if thrown.is_multiple_of(2)
+            && let Some(id) = busy.get((thrown >> 8) % busy.len().max(1))
+        {
+            self.run(*id, self.done(*id) + 1);
+        }
+        self.die = Some(die);
     }
 
     /// Runs the task at a stream's head and takes it away.
@@ -49,7 +80,7 @@ impl World {
                 None => self.compute(id, device, task),
             },
             Work::Record(event) => {
-                let (tasks, now) = (self.done(id) + 1, self.now(id));
+                let (tasks, now) = (self.done(id) + 1, self.now(id).max(task.ready_at));
                 self.pass(*event, id, tasks, now);
                 Ok(())
             }
@@ -92,13 +123,17 @@ impl World {
             at: task.at,
             clock: &task.clock,
             bad_address: ACL_ERROR_RT_AICORE_EXCEPTION,
-            moved_bytes: 0,
-            flops: 0,
+            owners: &self.owners,
+            readers: Vec::new(),
         };
-        let outcome = run(&mut access);
-        let time = task_time(&self.settings, access.moved_bytes, access.flops);
+        let outcome = match self.settings.computes {
+            true => run(&mut access),
+            false => Ok(()),
+        };
+        self.busy += work_time(&self.settings, task.cost);
+        let time = task_time(&self.settings, task.cost);
         if let Some(stream) = self.streams.get_mut(&id) {
-            stream.now += time;
+            stream.now = stream.now.max(task.ready_at) + time;
         }
         outcome
     }
@@ -134,6 +169,7 @@ impl World {
         }
         let clock = self.stream_clock(id);
         self.host.join(&clock);
+        self.wake = Some(self.now(id));
         self.check_stream(id)?;
         Ok(Wait::Done)
     }
