@@ -11,6 +11,7 @@ use crate::aligned::Line;
 use crate::product::{Ahead, Product, Rows};
 use crate::rows::{CHUNK, Head, chunk_words};
 use crate::simd::Int8;
+use crate::strip::Strip;
 use std::marker::PhantomData;
 
 /// `Format::Int8`: quads of `w + 128`.
@@ -22,20 +23,18 @@ pub(crate) struct Int6Panels;
 /// `Format::Int4`.
 pub(crate) struct Int4Panels;
 
-/// The words of R prepared rows, and the lines of P panels.
+/// The words of R prepared rows, and P panels.
 pub(crate) struct Operands<'a, const R: usize, const P: usize> {
     x: Rows<'a>,
-    panels: &'a [&'a [Line]; P],
+    panels: Strip<'a>,
 }
 
 impl<'a, const R: usize, const P: usize> Operands<'a, R, P> {
     /// Checks once that all words and lines are there that the tile will ask for.
     #[inline(always)]
-    fn new<S: Int8>(x: Rows<'a>, panels: &'a [&'a [Line]; P], unit_lines: usize) -> Self {
-        let lines = panels[0].len();
-        for panel in panels {
-            assert!(panel.len() == lines, "panels of a tile");
-        }
+    fn new<S: Int8>(x: Rows<'a>, panels: Strip<'a>, unit_lines: usize) -> Self {
+        let lines = panels.len();
+        panels.check(P);
         assert!(lines.is_multiple_of(unit_lines), "whole chunks");
         x.check(R, lines / unit_lines * chunk_words::<S>());
         Self { x, panels }
@@ -43,9 +42,8 @@ impl<'a, const R: usize, const P: usize> Operands<'a, R, P> {
 
     #[inline(always)]
     fn line(&self, panel: usize, at: usize) -> &'a Line {
-        debug_assert!(at < self.panels[panel].len());
-        // SAFETY: callers ask for lines below the length that all panels share (asserted in `new`).
-        unsafe { self.panels[panel].get_unchecked(at) }
+        // SAFETY: callers ask for lines below the length of P panels (checked in `new`).
+        unsafe { self.panels.line(panel, at) }
     }
 
     #[inline(always)]
@@ -150,6 +148,8 @@ pub(crate) trait Groups<S: Int8> {
     const COUNT: usize;
     /// Lines of a panel for a chunk.
     const LINES: usize;
+    /// As in `Product`.
+    const LOOKS_AHEAD_FROM: usize;
     /// Whether weights have one scale per output and no others: a factor at the end of the sums.
     const FACTORS: bool = false;
 
@@ -180,18 +180,19 @@ impl<S: Int8, G: Groups<S>> Product<S> for ByGroups<G> {
     const UNIT_WORDS: usize = chunk_words::<S>();
     const TILE: (usize, usize) = S::INT_TILE;
     const LINES_PER_ADVANCE: usize = G::LINES.div_ceil(G::COUNT);
+    const LOOKS_AHEAD_FROM: usize = G::LOOKS_AHEAD_FROM;
     const FACTORS: bool = G::FACTORS;
 
     #[inline(always)]
     fn accumulate<const R: usize, const P: usize>(
         simd: S,
         x: Rows<'_>,
-        panels: &[&[Line]; P],
-        mut ahead: Ahead<P>,
+        panels: Strip<'_>,
+        mut ahead: Ahead,
         acc: &mut [[S::V; P]; R],
     ) {
         let tile = Operands::<R, P>::new::<S>(x, panels, G::LINES);
-        let groups = panels[0].len() / G::LINES * G::COUNT;
+        let groups = panels.len() / G::LINES * G::COUNT;
         let mut total = *acc;
         if !G::FACTORS {
             tile.enter(simd, &mut total);
@@ -216,6 +217,7 @@ impl<S: Int8, G: Groups<S>> Product<S> for ByGroups<G> {
 impl<S: Int8> Groups<S> for Int8Panels {
     const COUNT: usize = 1;
     const LINES: usize = CHUNK / 4;
+    const LOOKS_AHEAD_FROM: usize = 5;
     const FACTORS: bool = true;
 
     #[inline(always)]
@@ -243,6 +245,7 @@ impl<S: Int8> Groups<S> for Int8Panels {
 impl<S: Int8> Groups<S> for Int4Panels {
     const COUNT: usize = CHUNK / 32;
     const LINES: usize = CHUNK / 32 * 5;
+    const LOOKS_AHEAD_FROM: usize = 2;
 
     #[inline(always)]
     fn add_group<const R: usize, const P: usize>(
@@ -282,6 +285,7 @@ impl<S: Int8> Groups<S> for Int4Panels {
 impl<S: Int8> Groups<S> for Int8BlockPanels {
     const COUNT: usize = CHUNK / 32;
     const LINES: usize = CHUNK / 64 * 17;
+    const LOOKS_AHEAD_FROM: usize = 5;
 
     #[inline(always)]
     fn add_group<const R: usize, const P: usize>(
@@ -310,6 +314,7 @@ impl<S: Int8> Groups<S> for Int8BlockPanels {
 impl<S: Int8> Groups<S> for Int6Panels {
     const COUNT: usize = CHUNK / 16;
     const LINES: usize = CHUNK / 32 * 7;
+    const LOOKS_AHEAD_FROM: usize = 2;
 
     #[inline(always)]
     fn add_group<const R: usize, const P: usize>(

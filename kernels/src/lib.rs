@@ -30,8 +30,10 @@ mod product;
 pub mod reference;
 pub mod rope;
 mod rows;
+mod shape;
 mod silu;
 mod simd;
+mod strip;
 mod tile;
 
 pub use add::add;

@@ -6,19 +6,18 @@ use crate::disjoint::Disjoint;
 use crate::int_tile::{ByGroups, Int4Panels, Int6Panels, Int8BlockPanels, Int8Panels};
 use crate::matrix::Panels;
 use crate::product::{Ahead, ByElement, Product};
+use crate::shape::{Shape, shape_of};
 use crate::simd::{Int8, Kernel};
-use crate::tile::{Bf16Element, SingleElement, widest, with_rows};
+use crate::tile::{Bf16Element, SingleElement, with_rows};
 use crate::{Format, Isa, Machine, Matrix, PreparedRows};
 use std::ops::Range;
 
 /// Rows of one task: their prepared inputs stay in the second-level cache while the panels pass.
 const ROWS_PER_TASK: usize = 96;
-/// Panels of one register tile at most.
-const MAX_PANELS: usize = 4;
+/// How far a tile that is alone with its lines looks ahead: far enough to hide the memory's latency.
+const LINES_AHEAD: usize = 128;
 /// Bytes of panels that all tiles of a task pass over before the next ones: they stay in the second-level cache.
 const BYTES_PER_BLOCK: usize = 256 * 1024;
-/// How far a tile that is alone with its panels looks ahead in each: far enough to hide the memory's latency from four rows.
-const LINES_AHEAD: usize = 64;
 
 /// `out = x · weightᵀ + bias`: x is `[rows, inputs]`, out `[rows, outputs]`. x is turned into what the weight's format is
 /// multiplied by (`Format::row_form`) first.
@@ -78,6 +77,8 @@ pub fn linear_prepared(
 struct Cut {
     rows: usize,
     panels: usize,
+    /// Panels of a task: a strip.
+    wide: usize,
 }
 
 impl Cut {
@@ -85,12 +86,13 @@ impl Cut {
         Self {
             rows,
             panels: panels.count(),
+            wide: panels.strip,
         }
     }
 
     /// Tasks beside each other.
     fn columns(&self) -> usize {
-        self.panels.div_ceil(MAX_PANELS)
+        self.panels.div_ceil(self.wide)
     }
 
     fn tasks(&self) -> usize {
@@ -107,8 +109,8 @@ impl Cut {
             work(Rectangle {
                 first_row: row * ROWS_PER_TASK,
                 end_row: self.rows.min((row + 1) * ROWS_PER_TASK),
-                first_panel: column * MAX_PANELS,
-                end_panel: self.panels.min(end_column * MAX_PANELS),
+                first_panel: column * self.wide,
+                end_panel: self.panels.min(end_column * self.wide),
             });
             first += end_column - column;
         }
@@ -137,9 +139,8 @@ struct Block<'a> {
 
 impl Block<'_> {
     fn run(&self) {
-        let shape = self.isa.dispatch(ShapeOf(self.panels.format));
-        let rows = self.at.end_row - self.at.first_row;
-        let wide = widest(rows, shape.panels);
+        let shape = shape_of(self.isa, self.panels.format);
+        let wide = shape.panels.min(self.panels.strip);
         let mut panel = self.at.first_panel;
         while panel < self.at.end_panel {
             panel += match wide.min(self.at.end_panel - panel) {
@@ -153,7 +154,6 @@ impl Block<'_> {
     /// All rows of the panels `panel .. panel + P`; returns P.
     fn columns<const P: usize>(&self, shape: Shape, panel: usize) -> usize {
         let rows = self.at.end_row - self.at.first_row;
-        // Panels of a lone row are wider than others, so its tile stays a lone row.
         let of = rows.div_ceil(shape.rows);
         let units = self.panels.panel_lines.div_ceil(shape.unit_lines).max(1);
         let fit = BYTES_PER_BLOCK / (P * shape.unit_lines * size_of::<Line>());
@@ -192,39 +192,6 @@ impl Block<'_> {
         let first = self.panels.first_output + panel * LANES;
         // SAFETY: the caller's promise.
         unsafe { self.out.part(row * self.outputs + first, width) }
-    }
-}
-
-/// Shape of the largest register tile of a format.
-#[derive(Clone, Copy)]
-struct Shape {
-    rows: usize,
-    panels: usize,
-    unit_lines: usize,
-}
-
-struct ShapeOf(Format);
-
-impl Kernel for ShapeOf {
-    type Output = Shape;
-    #[inline(always)]
-    fn run<S: Int8>(self, _: S) -> Shape {
-        match self.0 {
-            Format::F32 => shape::<S, ByElement<SingleElement>>(),
-            Format::Bf16 => shape::<S, ByElement<Bf16Element>>(),
-            Format::Int8 => shape::<S, ByGroups<Int8Panels>>(),
-            Format::Int8Blocks => shape::<S, ByGroups<Int8BlockPanels>>(),
-            Format::Int6 => shape::<S, ByGroups<Int6Panels>>(),
-            Format::Int4 => shape::<S, ByGroups<Int4Panels>>(),
-        }
-    }
-}
-
-const fn shape<S: Int8, M: Product<S>>() -> Shape {
-    Shape {
-        rows: M::TILE.0,
-        panels: M::TILE.1,
-        unit_lines: M::UNIT_LINES,
     }
 }
 
@@ -271,17 +238,12 @@ impl<const R: usize, const P: usize> Tiles<'_, R, P> {
     #[inline(always)]
     fn compute<S: Int8, M: Product<S>>(&self, simd: S) {
         // Known at compile time: shapes that an instruction set does not use cost no code.
-        assert!(
-            R <= M::TILE.0 && P <= widest(R, M::TILE.1),
-            "shape of a tile"
-        );
+        assert!(R <= M::TILE.0 && P <= M::TILE.1, "shape of a tile");
         let (block, at) = (self.block, self.at);
         let first_line = at.first_unit * M::UNIT_LINES;
         let end_line = block.panels.panel_lines.min(at.end_unit * M::UNIT_LINES);
-        let mut panels: [&[Line]; P] = [&[]; P];
-        for (p, lines) in panels.iter_mut().enumerate() {
-            *lines = &block.panels.panel(at.panel + p)[first_line..end_line];
-        }
+        let panels = block.panels.strip_from(at.panel);
+        let panels = panels.part(first_line, end_line);
         let (mut bias, mut factors) = ([simd.splat(0.0); P], [simd.splat(0.0); P]);
         for p in 0..P {
             bias[p] = simd.load(block.panels.bias(at.panel + p));
@@ -301,7 +263,7 @@ impl<const R: usize, const P: usize> Tiles<'_, R, P> {
             }
             let x = block.x.from(row, at.first_unit * M::UNIT_WORDS);
             let ahead = self.ahead::<S, M>(tile);
-            M::accumulate::<R, P>(simd, x, &panels, ahead, &mut sums);
+            M::accumulate::<R, P>(simd, x, panels, ahead, &mut sums);
             for (r, mut sums) in sums.into_iter().enumerate() {
                 if M::FACTORS && at.last {
                     for p in 0..P {
@@ -353,38 +315,26 @@ impl<const R: usize, const P: usize> Tiles<'_, R, P> {
         out.copy_from_slice(&lanes.as_flattened()[..out.len()]);
     }
 
-    /// The lines to come. A tile that is alone with its lines looks a little ahead in its own panels, and at the end to the next ones;
-    /// tiles that share lines share those that come after them.
+    /// The lines to come. A tile that is alone with its lines looks a little ahead, if it has to; tiles that pass over the same lines
+    /// share those that come after them.
     #[inline(always)]
-    fn ahead<S: Int8, M: Product<S>>(&self, tile: usize) -> Ahead<P> {
+    fn ahead<S: Int8, M: Product<S>>(&self, tile: usize) -> Ahead {
         let (panels, at) = (&self.block.panels, self.at);
-        let first_of = |panel: usize| {
-            let mut lines = [std::ptr::null(); P];
-            for (p, line) in lines.iter_mut().enumerate() {
-                *line = panels.first_line(panel + p);
-            }
-            lines
-        };
-        let from = |mut lines: [*const Line; P], first: usize| {
-            for line in &mut lines {
-                *line = line.wrapping_add(first);
-            }
-            lines
-        };
-        let (here, after) = (first_of(at.panel), first_of(at.panel + P));
+        let pace = (M::LINES_PER_ADVANCE * P).div_ceil(at.of);
         if at.of == 1 {
-            let left = panels.panel_lines.saturating_sub(LINES_AHEAD);
-            return Ahead::new(from(here, LINES_AHEAD), left, after, M::LINES_PER_ADVANCE);
+            let next = panels.first_line(at.panel).wrapping_add(LINES_AHEAD);
+            let pace = if R < M::LOOKS_AHEAD_FROM { 0 } else { pace };
+            return Ahead::new(next, pace);
         }
-        let (next, first) = if at.last {
-            (after, 0)
+        let next = if at.last {
+            panels.first_line(at.panel + P)
         } else {
-            (here, at.end_unit * M::UNIT_LINES)
+            let here = panels.first_line(at.panel);
+            here.wrapping_add(at.end_unit * M::UNIT_LINES * P)
         };
-        let share = ((at.end_unit - at.first_unit) * M::UNIT_LINES).div_ceil(at.of);
-        let next = from(next, first + tile * share);
-        let pace = M::LINES_PER_ADVANCE.div_ceil(at.of);
-        Ahead::new(next, usize::MAX, next, pace)
+        let lines = (at.end_unit - at.first_unit) * M::UNIT_LINES * P;
+        let share = lines.div_ceil(at.of);
+        Ahead::new(next.wrapping_add(tile * share), pace)
     }
 }
 

@@ -1,10 +1,12 @@
 //! Packed weight matrices: where they are kept, and the views that kernels read. How they are packed stands in `pack`.
 //!
 //! A matrix `[outputs, inputs]` lies in runs of panels, one run for each format in it: a panel holds sixteen outputs, line by
-//! line along the inputs.
+//! line along the inputs. Panels that register tiles read together lie in strips (see `strip`).
 
 use crate::aligned::{AlignedLines, LANES, Line};
 use crate::pack::{pack, read_lane};
+use crate::shape::shape_of;
+use crate::strip::Strip;
 use crate::{Dtype, Format, Machine, RowForm};
 use std::io;
 
@@ -50,6 +52,8 @@ struct Run {
     format: Format,
     first_output: usize,
     outputs: usize,
+    /// Panels of a strip.
+    strip: usize,
     area: usize,
     first_line: usize,
     /// One per output, padded to whole panels; zeros when there is none.
@@ -146,12 +150,14 @@ impl MatrixStore {
         let Area { memory, used } = &mut self.areas[area];
         let first_line = *used;
         let to = &mut memory.lines_mut()[first_line..][..lines];
-        let factors = pack(machine, format, inputs, parts, to);
+        let strip = shape_of(machine.isa, format).panels;
+        let factors = pack(machine, format, inputs, parts, strip, to);
         *used += lines;
         Ok(Run {
             format,
             first_output: 0,
             outputs,
+            strip,
             area,
             first_line,
             bias: vec![0.0; panels * LANES],
@@ -223,6 +229,7 @@ impl<'a> Matrix<'a> {
                 first_output: run.first_output,
                 outputs: run.outputs,
                 panel_lines,
+                strip: run.strip,
                 lines: &areas[run.area].memory.lines()[run.first_line..][..lines],
                 bias: &run.bias,
                 factors: &run.factors,
@@ -243,7 +250,13 @@ impl<'a> Matrix<'a> {
             .expect("invariant: runs cover the outputs");
         let row = row - run.first_output;
         let factor = run.factors.get(row).copied().unwrap_or(1.0);
-        read_lane(run.format, run.panel(row / LANES), row % LANES, factor, out);
+        read_lane(
+            run.format,
+            run.strip_from(row / LANES),
+            row % LANES,
+            factor,
+            out,
+        );
     }
 }
 
@@ -256,6 +269,8 @@ pub(crate) struct Panels<'a> {
     pub outputs: usize,
     /// Lines per panel.
     pub panel_lines: usize,
+    /// Panels of a strip; the last may have fewer.
+    pub strip: usize,
     lines: &'a [Line],
     bias: &'a [f32],
     factors: &'a [f32],
@@ -266,12 +281,17 @@ impl<'a> Panels<'a> {
         self.outputs.div_ceil(LANES)
     }
 
+    /// The strip that a panel lies in, from this panel on.
     #[inline(always)]
-    pub(crate) fn panel(&self, panel: usize) -> &'a [Line] {
-        &self.lines[panel * self.panel_lines..][..self.panel_lines]
+    pub(crate) fn strip_from(&self, panel: usize) -> Strip<'a> {
+        let beside = panel % self.strip;
+        let first = panel - beside;
+        let width = self.strip.min(self.count() - first);
+        let lines = &self.lines[first * self.panel_lines..][..width * self.panel_lines];
+        Strip::new(lines, width, beside)
     }
 
-    /// Where a panel begins, or would if there were so many: an address to ask for, not to read.
+    /// Where the strip that begins with a panel begins, or would if there were so many: an address to ask for, not to read.
     #[inline(always)]
     pub(crate) fn first_line(&self, panel: usize) -> *const Line {
         self.lines.as_ptr().wrapping_add(panel * self.panel_lines)

@@ -1,54 +1,37 @@
 //! How panels of each format are multiplied, as `linear` sees it: in units of lines and of prepared words that belong together.
 //! Floats go through `tile`, integers through `int_tile`.
 
+// Indices go through several arrays at once, and closures would lose the instruction set.
+#![allow(clippy::needless_range_loop)]
+
 use crate::aligned::Line;
 use crate::simd::Int8;
+use crate::strip::Strip;
 use crate::tile::Element;
 use std::marker::PhantomData;
 
 /// Lines that are read soon: brought nearer while a tile multiplies, so that memory and arithmetic are busy at once. They are only
-/// asked for, never read here, so a stretch may be wrong about where lines end.
+/// asked for, never read here, so they may lie beyond the end.
 #[derive(Clone, Copy)]
-pub(crate) struct Ahead<const P: usize> {
-    /// The next line in each panel.
-    next: [*const Line; P],
-    /// How many lines of these are left, and where to go on after them.
-    left: usize,
-    then: [*const Line; P],
-    /// Lines of each panel asked for at a time.
+pub(crate) struct Ahead {
+    next: *const Line,
+    /// Lines asked for at a time.
     pace: usize,
 }
 
-impl<const P: usize> Ahead<P> {
-    /// `lines` lines of the panels from `first` on, then those from `then` on; `pace` at a time.
+impl Ahead {
+    /// The lines from `next` on, `pace` at a time.
     #[inline(always)]
-    pub(crate) fn new(
-        first: [*const Line; P],
-        lines: usize,
-        then: [*const Line; P],
-        pace: usize,
-    ) -> Self {
-        Self {
-            next: first,
-            left: lines,
-            then,
-            pace,
-        }
+    pub(crate) fn new(next: *const Line, pace: usize) -> Self {
+        Self { next, pace }
     }
 
     /// Asks for the next lines.
     #[inline(always)]
     pub(crate) fn advance<S: Int8>(&mut self, simd: S) {
-        if self.left < self.pace {
-            self.next = self.then;
-            self.left = usize::MAX;
-        }
-        self.left -= self.pace;
         for _ in 0..self.pace {
-            for next in &mut self.next {
-                simd.prefetch(*next);
-                *next = next.wrapping_add(1);
-            }
+            simd.prefetch(self.next);
+            self.next = self.next.wrapping_add(1);
         }
     }
 }
@@ -97,16 +80,18 @@ pub(crate) trait Product<S: Int8> {
     const TILE: (usize, usize);
     /// Lines of a panel that are multiplied between two calls of `Ahead::advance`.
     const LINES_PER_ADVANCE: usize;
+    /// Rows from which on a tile asks for lines that no other tile passes over: with so many operations from one line to the next
+    /// the processor's own look-ahead falls behind, with fewer it does better alone. Measured on Zen 4.
+    const LOOKS_AHEAD_FROM: usize;
     /// Whether the sums are multiplied by a factor per output at the end.
     const FACTORS: bool;
 
-    /// Adds the products of all lines to `acc[row][panel]`. All panels have the same number of lines; each of the R rows has the
-    /// words that go with them.
+    /// Adds the products of all lines of P panels to `acc[row][panel]`; each of the R rows has the words that go with them.
     fn accumulate<const R: usize, const P: usize>(
         simd: S,
         x: Rows<'_>,
-        panels: &[&[Line]; P],
-        ahead: Ahead<P>,
+        panels: Strip<'_>,
+        ahead: Ahead,
         acc: &mut [[S::V; P]; R],
     );
 }
@@ -119,6 +104,7 @@ impl<S: Int8, E: Element<S>> Product<S> for ByElement<E> {
     const UNIT_WORDS: usize = E::WORDS;
     const TILE: (usize, usize) = S::TILE;
     const LINES_PER_ADVANCE: usize = 8;
+    const LOOKS_AHEAD_FROM: usize = 6;
     const FACTORS: bool = false;
 
     /// Adds up each output in one f32 sum from the first step to the last.
@@ -129,25 +115,22 @@ impl<S: Int8, E: Element<S>> Product<S> for ByElement<E> {
     fn accumulate<const R: usize, const P: usize>(
         simd: S,
         x: Rows<'_>,
-        panels: &[&[Line]; P],
-        mut ahead: Ahead<P>,
+        panels: Strip<'_>,
+        mut ahead: Ahead,
         acc: &mut [[S::V; P]; R],
     ) {
-        let steps = panels[0].len();
-        for panel in panels {
-            assert!(panel.len() == steps, "panels of a tile");
-        }
+        let steps = panels.len();
+        panels.check(P);
         x.check(R, steps * E::WORDS);
         let mut sums = *acc;
         for first in (0..steps).step_by(<Self as Product<S>>::LINES_PER_ADVANCE) {
             ahead.advance(simd);
             for step in first..steps.min(first + <Self as Product<S>>::LINES_PER_ADVANCE) {
-                // SAFETY: `step < steps`, and every panel has `steps` lines (asserted above).
-                let line = unsafe { panels[0].get_unchecked(step) };
-                let mut lines = [E::line(simd, line); P];
+                // SAFETY: there are P panels (checked above) of `steps` lines.
+                let mut lines = [E::line(simd, unsafe { panels.line(0, step) }); P];
                 for p in 1..P {
                     // SAFETY: as above.
-                    lines[p] = E::line(simd, unsafe { panels[p].get_unchecked(step) });
+                    lines[p] = E::line(simd, unsafe { panels.line(p, step) });
                 }
                 for (r, sums) in sums.iter_mut().enumerate() {
                     // SAFETY: every row has `steps * WORDS` words (checked above).

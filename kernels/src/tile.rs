@@ -94,15 +94,9 @@ impl<S: Bf16> Element<S> for Bf16Element {
     }
 }
 
-/// Panels of a float tile of `rows` rows.
+/// Panels of a tile of `rows` rows. A single row leaves registers free, and reading several panels at once keeps the memory busy.
 pub(crate) const fn panels_per_tile<S: Simd>(rows: usize) -> usize {
-    widest(rows, S::TILE.1)
-}
-
-/// Panels of a tile of `rows` rows when the largest tile has `panels`; a tile that is not so wide has fewer. A single row leaves
-/// registers free, and reading several panels at once keeps the memory busy.
-pub(crate) const fn widest(rows: usize, panels: usize) -> usize {
-    if rows == 1 { 4 } else { panels }
+    if rows == 1 { 4 } else { S::TILE.1 }
 }
 
 /// Rows of the largest tile of an instruction set.

@@ -4,6 +4,7 @@
 use super::StoredRow;
 use crate::Dtype;
 use crate::aligned::Line;
+use crate::strip::Strip;
 use half::bf16;
 
 pub(super) fn pack_single(rows: &[StoredRow<'_>], inputs: usize, panel: &mut [Line]) {
@@ -41,14 +42,14 @@ fn copy_bf16(bytes: &[u8], panel: &mut [Line], lane: usize) {
     }
 }
 
-pub(super) fn read_single(panel: &[Line], lane: usize, out: &mut [f32]) {
-    for (o, line) in out.iter_mut().zip(panel) {
+pub(super) fn read_single(panel: Strip<'_>, lane: usize, out: &mut [f32]) {
+    for (o, line) in out.iter_mut().zip(panel.lines()) {
         *o = f32::from_bits(line[lane]);
     }
 }
 
-pub(super) fn read_bf16(panel: &[Line], lane: usize, out: &mut [f32]) {
-    for (pair, line) in out.chunks_mut(2).zip(panel) {
+pub(super) fn read_bf16(panel: Strip<'_>, lane: usize, out: &mut [f32]) {
+    for (pair, line) in out.chunks_mut(2).zip(panel.lines()) {
         pair[0] = f32::from_bits(line[lane] << 16);
         if let Some(second) = pair.get_mut(1) {
             *second = f32::from_bits(line[lane] & 0xffff_0000);

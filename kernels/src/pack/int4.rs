@@ -11,6 +11,7 @@ use super::fit::{Fit, Fitted, GROUP};
 use super::{StoredRow, byte, half_at, set_byte, set_half, to_half};
 use crate::aligned::{LANES, Line};
 use crate::dequant::q4_k_scale_min;
+use crate::strip::Strip;
 use crate::{Dtype, Isa};
 use half::f16;
 
@@ -115,13 +116,13 @@ fn write_lane(group: &Fitted, lines: &mut [Line], lane: usize) {
     }
 }
 
-pub(super) fn read(panel: &[Line], lane: usize, out: &mut [f32]) {
-    let units = panel.chunks_exact(UNIT_LINES);
-    for (out, lines) in out.chunks_mut(GROUP).zip(units) {
-        let (scale, min) = (half_at(&lines[0], lane), half_at(&lines[0], LANES + lane));
+pub(super) fn read(panel: Strip<'_>, lane: usize, out: &mut [f32]) {
+    for (group, out) in out.chunks_mut(GROUP).enumerate() {
+        let lines = panel.unit::<UNIT_LINES>(group);
+        let (scale, min) = (half_at(lines[0], lane), half_at(lines[0], LANES + lane));
         for (input, out) in out.iter_mut().enumerate() {
             let quad = input / 4;
-            let q = byte(&lines[1 + quad / 2], 4 * lane + input % 4) >> (4 * (quad % 2)) & 15;
+            let q = byte(lines[1 + quad / 2], 4 * lane + input % 4) >> (4 * (quad % 2)) & 15;
             *out = f32::from(q) * scale + min;
         }
     }

@@ -7,6 +7,7 @@
 use super::{StoredRow, byte, half_at, set_byte, set_half};
 use crate::Dtype;
 use crate::aligned::{LANES, Line};
+use crate::strip::Strip;
 use half::f16;
 
 const UNIT_LINES: usize = 7;
@@ -66,14 +67,14 @@ fn quant(block: &[u8; BLOCK_BYTES], at: usize) -> u8 {
     nibble | (high & 3) << 4
 }
 
-pub(super) fn read(panel: &[Line], lane: usize, out: &mut [f32]) {
-    let units = panel.chunks_exact(UNIT_LINES);
-    for (out, lines) in out.chunks_mut(UNIT).zip(units) {
-        let d = half_at(&lines[0], LANES + lane);
+pub(super) fn read(panel: Strip<'_>, lane: usize, out: &mut [f32]) {
+    for (unit, out) in out.chunks_mut(UNIT).enumerate() {
+        let lines = panel.unit::<UNIT_LINES>(unit);
+        let d = half_at(lines[0], LANES + lane);
         for (input, out) in out.iter_mut().enumerate() {
-            let scale = byte(&lines[0], input / 16 * LANES + lane) as i8;
+            let scale = byte(lines[0], input / 16 * LANES + lane) as i8;
             let (quad, at) = (input / 4, 4 * lane + input % 4);
-            let nibble = byte(&lines[NIBBLES + quad / 2], at) >> (4 * (quad % 2)) & 15;
+            let nibble = byte(lines[NIBBLES + quad / 2], at) >> (4 * (quad % 2)) & 15;
             let word = lines[PAIRS + quad / 4][lane].rotate_right(2 * (quad as u32 % 4));
             let pair = (word >> (4 + 8 * (input % 4))) as u8 & 3;
             *out = d * f32::from(scale) * (f32::from(nibble | pair << 4) - 32.0);

@@ -6,6 +6,7 @@
 use super::{PanelMut, StoredRow, byte, half_at, set_byte, set_half, to_half};
 use crate::Dtype;
 use crate::aligned::{LANES, Line};
+use crate::strip::Strip;
 use half::f16;
 
 /// Inputs with a scale in common.
@@ -37,9 +38,11 @@ pub(super) fn pack(rows: &[StoredRow<'_>], inputs: usize, to: PanelMut<'_>) {
     }
 }
 
-pub(super) fn read(panel: &[Line], lane: usize, factor: f32, out: &mut [f32]) {
-    for (input, out) in out.iter_mut().enumerate() {
-        *out = signed(byte(&panel[input / 4], 4 * lane + input % 4)) * factor;
+pub(super) fn read(panel: Strip<'_>, lane: usize, factor: f32, out: &mut [f32]) {
+    for (out, line) in out.chunks_mut(4).zip(panel.lines()) {
+        for (i, out) in out.iter_mut().enumerate() {
+            *out = signed(byte(line, 4 * lane + i)) * factor;
+        }
     }
 }
 
@@ -78,13 +81,13 @@ fn write_block(
     }
 }
 
-pub(super) fn read_blocks(panel: &[Line], lane: usize, out: &mut [f32]) {
+pub(super) fn read_blocks(panel: Strip<'_>, lane: usize, out: &mut [f32]) {
     for (block, out) in out.chunks_mut(BLOCK).enumerate() {
-        let unit = &panel[block / 2 * UNIT_LINES..][..UNIT_LINES];
-        let scale = half_at(&unit[0], block % 2 * LANES + lane);
+        let unit = panel.unit::<UNIT_LINES>(block / 2);
+        let scale = half_at(unit[0], block % 2 * LANES + lane);
         let lines = &unit[1 + block % 2 * BLOCK_LINES..][..BLOCK_LINES];
         for (input, out) in out.iter_mut().enumerate() {
-            *out = signed(byte(&lines[input / 4], 4 * lane + input % 4)) * scale;
+            *out = signed(byte(lines[input / 4], 4 * lane + input % 4)) * scale;
         }
     }
 }

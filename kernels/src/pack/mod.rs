@@ -10,19 +10,18 @@ mod int8;
 use crate::aligned::{LANES, Line};
 use crate::dequant::dequant_row;
 use crate::disjoint::Disjoint;
+use crate::strip::Strip;
 use crate::{Dtype, Format, Isa, Machine, Source};
 use half::f16;
 
-/// Panels packed by one task: enough to be worth a claim, few enough to share out evenly.
-const PANELS_PER_TASK: usize = 4;
-
-/// Packs `parts`, stacked along the outputs, into zeroed lines. Returns the factors per output, padded to whole panels, of a
+/// Packs `parts`, stacked along the outputs, into strips of `strip` panels. Returns the factors per output, padded to whole panels, of a
 /// format that has them; else nothing.
 pub(crate) fn pack(
     machine: &mut Machine,
     format: Format,
     inputs: usize,
     parts: &[Source<'_>],
+    strip: usize,
     lines: &mut [Line],
 ) -> Vec<f32> {
     let outputs: usize = parts.iter().map(|part| part.rows).sum();
@@ -31,20 +30,27 @@ pub(crate) fn pack(
     let mut factors = vec![0.0; panels * LANES];
     let isa = machine.isa;
     let (lines, shared_factors) = (Disjoint::new(lines), Disjoint::new(&mut factors));
-    machine.pool.run(panels.div_ceil(PANELS_PER_TASK), &|task| {
-        let first = task * PANELS_PER_TASK;
-        for panel in first..panels.min(first + PANELS_PER_TASK) {
+    machine.pool.run(panels.div_ceil(strip), &|task| {
+        let first = task * strip;
+        let width = strip.min(panels - first);
+        // SAFETY: each strip belongs to one task.
+        let lines = unsafe { lines.part(first * panel_lines, width * panel_lines) };
+        let mut packed = vec![Line::default(); panel_lines];
+        for beside in 0..width {
+            let panel = first + beside;
             let end = outputs.min((panel + 1) * LANES);
             let rows: Vec<_> = (panel * LANES..end)
                 .map(|output| stored_row(parts, inputs, output))
                 .collect();
-            let panel = PanelMut {
-                // SAFETY: each panel belongs to one task.
-                lines: unsafe { lines.part(panel * panel_lines, panel_lines) },
+            packed.fill(Line::default());
+            let to = PanelMut {
+                lines: &mut packed,
                 // SAFETY: likewise.
                 factors: unsafe { shared_factors.part(panel * LANES, LANES) },
             };
-            pack_panel(isa, format, inputs, &rows, panel);
+            pack_panel(isa, format, inputs, &rows, to);
+            let turns = lines[beside..].iter_mut().step_by(width);
+            turns.zip(&packed).for_each(|(to, line)| *to = *line);
         }
     });
     if format == Format::Int8 {
@@ -54,7 +60,7 @@ pub(crate) fn pack(
     }
 }
 
-/// A panel to be written.
+/// A panel to be written: zeroed lines.
 struct PanelMut<'a> {
     lines: &'a mut [Line],
     /// One per lane.
@@ -73,7 +79,13 @@ fn pack_panel(isa: Isa, format: Format, inputs: usize, rows: &[StoredRow<'_>], t
 }
 
 /// Writes lane `lane` of a panel to `out`, which is as wide as the matrix.
-pub(crate) fn read_lane(format: Format, panel: &[Line], lane: usize, factor: f32, out: &mut [f32]) {
+pub(crate) fn read_lane(
+    format: Format,
+    panel: Strip<'_>,
+    lane: usize,
+    factor: f32,
+    out: &mut [f32],
+) {
     match format {
         Format::F32 => float::read_single(panel, lane, out),
         Format::Bf16 => float::read_bf16(panel, lane, out),

@@ -50,7 +50,7 @@ impl Simd for Avx2 {
             let less = (_mm256_cmp_ps::<_CMP_LT_OQ>(a.0, b.0), _mm256_cmp_ps::<_CMP_LT_OQ>(a.1, b.1));
             _mm256_movemask_ps(_mm256_or_ps(less.0, less.1)) != 0
         };
-        prefetch(line: *const Line) = _mm_prefetch::<_MM_HINT_T0>(line.cast());
+        prefetch(line: *const Line) = _mm_prefetch::<_MM_HINT_T1>(line.cast());
         pow2(t: V) -> V = V(pow2(t.0), pow2(t.1));
     }
 }

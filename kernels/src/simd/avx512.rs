@@ -66,7 +66,7 @@ macro_rules! f32_lanes {
                 if_less(a: __m512, b: __m512, yes: __m512, no: __m512) -> __m512 =
                     _mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_LT_OQ>(a, b), no, yes);
                 any_less(a: __m512, b: __m512) -> bool = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(a, b) != 0;
-                prefetch(line: *const Line) = _mm_prefetch::<_MM_HINT_T0>(line.cast());
+                prefetch(line: *const Line) = _mm_prefetch::<_MM_HINT_T1>(line.cast());
                 // As the defaults of the trait: halves to halves.
                 sum(v: __m512) -> f32 = _mm512_reduce_add_ps(v);
                 highest(v: __m512) -> f32 = {

@@ -43,7 +43,9 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     fn if_less(self, a: Self::V, b: Self::V, yes: Self::V, no: Self::V) -> Self::V;
     /// Whether `a < b` in any lane; lanes with NaN do not count.
     fn any_less(self, a: Self::V, b: Self::V) -> bool;
-    /// Brings a line into the first-level cache, where the instruction set can; changes nothing else. Any address may be given.
+    /// Brings a line into the second-level cache, where the instruction set can; changes nothing else. Any address may be given.
+    /// The first level is left to what is multiplied meanwhile: bringing lines there costs products of 8 to 16 rows a third of
+    /// their speed (Zen 4).
     fn prefetch(self, line: *const Line);
     /// `2^n` for `t = n + 1.5 * 2^23`, `n` whole in `-126 ..= 127`: shifts n out of t's low bits into the exponent.
     fn pow2(self, t: Self::V) -> Self::V;

@@ -93,7 +93,7 @@ macro_rules! floats {
                     vmaxvq_u32(any) != 0
                 };
                 prefetch(line: *const Line) = asm!(
-                    "prfm pldl1keep, [{line}]",
+                    "prfm pldl2keep, [{line}]",
                     line = in(reg) line,
                     options(readonly, nostack, preserves_flags),
                 );
