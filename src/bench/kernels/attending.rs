@@ -1,7 +1,7 @@
 //! Attention: whole prompts, bound by arithmetic, and one row of each of several long sequences, bound by reading the cache.
 
 use super::clock::median;
-use super::roofline::Work;
+use super::roofline::{Reading, Work};
 use super::table::Case;
 use super::{Show, out_of_memory};
 use crate::start_error::StartError;
@@ -33,9 +33,13 @@ const CONTEXT: usize = 2048;
 ///
 /// # Errors
 /// When there is no memory.
-pub fn measure(machine: &mut Machine, show: &mut Show<'_>) -> Result<(), StartError> {
+pub fn measure(
+    machine: &mut Machine,
+    reading: &Reading,
+    show: &mut Show<'_>,
+) -> Result<(), StartError> {
     for format in [kv::Format::Bf16, kv::Format::Int8] {
-        measure_format(machine, format, show)?;
+        measure_format(machine, format, reading, show)?;
     }
     Ok(())
 }
@@ -43,10 +47,12 @@ pub fn measure(machine: &mut Machine, show: &mut Show<'_>) -> Result<(), StartEr
 fn measure_format(
     machine: &mut Machine,
     format: kv::Format,
+    reading: &Reading,
     show: &mut Show<'_>,
 ) -> Result<(), StartError> {
     let mut cache = KvCache::new(SHAPE, format).map_err(out_of_memory)?;
     fill(machine, &mut cache);
+    let bytes_per_s = reading.rate(machine);
     let blocks: Vec<u32> = (0..SHAPE.blocks as u32).collect();
     for rows in PROMPTS {
         let segment = Segment {
@@ -55,7 +61,7 @@ fn measure_format(
             first_position: 0,
             blocks: &blocks,
         };
-        show(case("prefill", machine, &cache, &[segment]));
+        show(case("prefill", bytes_per_s, machine, &cache, &[segment]));
     }
     for count in SEQUENCES {
         let each = CONTEXT / SHAPE.block_size;
@@ -67,7 +73,7 @@ fn measure_format(
         };
         let sequences = blocks.chunks_exact(each).take(count).enumerate();
         let segments: Vec<_> = sequences.map(segment).collect();
-        show(case("decode", machine, &cache, &segments));
+        show(case("decode", bytes_per_s, machine, &cache, &segments));
     }
     Ok(())
 }
@@ -89,7 +95,13 @@ fn fill(machine: &mut Machine, cache: &mut KvCache) {
 }
 
 /// The segments attended in one layer after the other.
-fn case(kind: &str, machine: &mut Machine, cache: &KvCache, segments: &[Segment<'_>]) -> Case {
+fn case(
+    kind: &str,
+    bytes_per_s: f64,
+    machine: &mut Machine,
+    cache: &KvCache,
+    segments: &[Segment<'_>],
+) -> Case {
     let rows = segments.iter().map(|segment| segment.rows).sum();
     let (x, mut out) = (vec![0.1; rows * COLS], vec![0.0; rows * OUT_COLS]);
     let mut tasks = Tasks::default();
@@ -120,6 +132,7 @@ fn case(kind: &str, machine: &mut Machine, cache: &KvCache, segments: &[Segment<
         rows,
         seconds: all_layers / SHAPE.layers as f64,
         work: work(segments, cache.format()),
+        bytes_per_s,
     }
 }
 

@@ -1,5 +1,5 @@
 //! `ropeteam bench kernels`: what share of this machine's limits each kernel reaches. The limits are measured first and again at the end
-//! of the same run, so that a share compares like with like. Not here: the loops that measure them (`ropeteam_kernels::limits`).
+//! of the same run, the memory's speed before each kernel as well, so that a share compares like with like. Not here: the loops that measure them (`ropeteam_kernels::limits`).
 
 mod attending;
 mod clock;
@@ -10,7 +10,7 @@ mod table;
 
 use crate::start_error::StartError;
 use indicatif::ProgressBar;
-use roofline::Limits;
+use roofline::{Limits, Reading};
 use ropeteam_kernels::{Isa, Machine};
 use serde::Serialize;
 use table::{Case, Line};
@@ -37,17 +37,18 @@ pub fn run(threads: Option<usize>) -> Result<KernelReport, StartError> {
     let progress = ProgressBar::new_spinner();
     progress.set_message("limits of the machine");
     progress.tick();
-    let before = Limits::measure(machine)?;
+    let reading = Reading::new(machine)?;
+    let before = Limits::measure(machine, &reading);
     let mut cases = Vec::new();
     let mut show = |case: Case| {
         progress.set_message(format!("{} {}", case.kernel, case.shape));
         progress.tick();
         cases.push(case);
     };
-    products::measure(machine, &mut show)?;
-    attending::measure(machine, &mut show)?;
-    passes::measure(machine, &mut show);
-    let limits = before.max(Limits::measure(machine)?);
+    products::measure(machine, &reading, &mut show)?;
+    attending::measure(machine, &reading, &mut show)?;
+    passes::measure(machine, &reading, &mut show);
+    let limits = before.max(Limits::measure(machine, &reading));
     progress.finish_and_clear();
     Ok(KernelReport {
         format: "ropeteam-bench-kernels 1",

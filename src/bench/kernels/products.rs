@@ -1,7 +1,7 @@
 //! Matrix products in every format, at numbers of rows from one (bound by memory) to many (bound by arithmetic).
 
 use super::clock::median;
-use super::roofline::Work;
+use super::roofline::{Reading, Work};
 use super::table::Case;
 use super::{Show, out_of_memory};
 use crate::start_error::StartError;
@@ -43,13 +43,18 @@ const FEW_ROWS: usize = 16;
 ///
 /// # Errors
 /// When there is no memory.
-pub fn measure(machine: &mut Machine, show: &mut Show<'_>) -> Result<(), StartError> {
+pub fn measure(
+    machine: &mut Machine,
+    reading: &Reading,
+    show: &mut Show<'_>,
+) -> Result<(), StartError> {
     for (format, name) in FORMATS {
         for shape in SHAPES {
             let Some(stored) = stored(format, shape) else {
                 continue;
             };
             let product = Product::pack(machine, format, shape, &stored)?;
+            let bytes_per_s = reading.rate(machine);
             for rows in ROWS {
                 show(Case {
                     kernel: format!("product, {name}"),
@@ -57,6 +62,7 @@ pub fn measure(machine: &mut Machine, show: &mut Show<'_>) -> Result<(), StartEr
                     rows,
                     seconds: product.seconds(machine, rows),
                     work: product.work(rows),
+                    bytes_per_s,
                 });
             }
         }

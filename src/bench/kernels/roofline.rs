@@ -11,6 +11,26 @@ use serde::Serialize;
 /// Larger than any cache.
 const MEMORY_BYTES: usize = 256 << 20;
 
+/// Memory to be read, to learn how fast that goes just now: what a virtual machine gets of its host's memory changes by the minute.
+pub struct Reading(Memory);
+
+impl Reading {
+    /// Takes the memory.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn new(machine: &mut Machine) -> Result<Self, StartError> {
+        Memory::new(machine, MEMORY_BYTES)
+            .map(Self)
+            .map_err(out_of_memory)
+    }
+
+    /// Bytes read per second.
+    pub fn rate(&self, machine: &mut Machine) -> f64 {
+        self.0.bytes() as f64 / median(|| read(machine, &self.0))
+    }
+}
+
 /// Limits of a machine with all threads in use.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Limits {
@@ -49,20 +69,15 @@ pub enum Bound {
 
 impl Limits {
     /// Measures them.
-    ///
-    /// # Errors
-    /// When there is no memory.
-    pub fn measure(machine: &mut Machine) -> Result<Limits, StartError> {
-        let memory = Memory::new(machine, MEMORY_BYTES).map_err(out_of_memory)?;
-        let bytes = memory.bytes() as f64;
+    pub fn measure(machine: &mut Machine, reading: &Reading) -> Limits {
         let mut single = Machine::new(machine.isa(), 1);
-        Ok(Limits {
-            one_thread_bytes_per_s: bytes / median(|| read(&mut single, &memory)),
-            bytes_per_s: bytes / median(|| read(machine, &memory)),
+        Limits {
+            one_thread_bytes_per_s: reading.rate(&mut single),
+            bytes_per_s: reading.rate(machine),
             f32_per_s: peak(machine, Arithmetic::F32),
             bf16_per_s: peak(machine, Arithmetic::Bf16),
             int8_per_s: peak(machine, Arithmetic::Int8),
-        })
+        }
     }
 
     /// The higher of two measurements of each: a machine can do what it once did.
@@ -78,17 +93,14 @@ impl Limits {
         }
     }
 
-    /// The least time that `work` takes, in seconds, and why.
-    pub fn least_time(&self, work: Work) -> (f64, Bound) {
+    /// The least time that `work` takes where memory gives `bytes_per_s`, in seconds, and why.
+    pub fn least_time(&self, work: Work, bytes_per_s: f64) -> (f64, Bound) {
         let operations_per_s = match work.arithmetic {
             Arithmetic::F32 => self.f32_per_s,
             Arithmetic::Bf16 => self.bf16_per_s,
             Arithmetic::Int8 => self.int8_per_s,
         };
-        let (reading, multiplying) = (
-            work.bytes / self.bytes_per_s,
-            work.operations / operations_per_s,
-        );
+        let (reading, multiplying) = (work.bytes / bytes_per_s, work.operations / operations_per_s);
         match reading >= multiplying {
             true => (reading, Bound::Memory),
             false => (multiplying, Bound::Arithmetic),
@@ -125,15 +137,15 @@ mod tests {
             arithmetic,
         };
         assert_eq!(
-            limits.least_time(work(100.0, Arithmetic::F32)),
+            limits.least_time(work(100.0, Arithmetic::F32), 10.0),
             (10.0, Bound::Memory)
         );
         assert_eq!(
-            limits.least_time(work(10.0, Arithmetic::F32)),
+            limits.least_time(work(10.0, Arithmetic::F32), 10.0),
             (4.0, Bound::Arithmetic)
         );
         assert_eq!(
-            limits.least_time(work(5.0, Arithmetic::Int8)),
+            limits.least_time(work(5.0, Arithmetic::Int8), 10.0),
             (1.0, Bound::Arithmetic)
         );
     }

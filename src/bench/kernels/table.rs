@@ -16,6 +16,8 @@ pub struct Case {
     pub seconds: f64,
     /// What it asks of the machine.
     pub work: Work,
+    /// Bytes that memory gave per second just before.
+    pub bytes_per_s: f64,
 }
 
 /// The same beside the machine's limits.
@@ -34,7 +36,7 @@ pub struct Line {
 impl Line {
     /// Works out the share.
     pub fn of(case: &Case, limits: &Limits) -> Line {
-        let (least, bound) = limits.least_time(case.work);
+        let (least, bound) = limits.least_time(case.work, case.bytes_per_s);
         Line {
             kernel: case.kernel.clone(),
             shape: case.shape.clone(),
@@ -71,7 +73,7 @@ pub fn text(machine: &str, limits: &Limits, lines: &[Line]) -> String {
     if cfg!(debug_assertions) {
         text.push_str("note        this build checks its own assumptions, which costs products half their speed: measure a release build\n");
     }
-    text.push_str("\nrows: share of the limit that bounds, m if that is the memory's\n");
+    text.push_str("\nrows: share of the limit that bounds, m if that is the memory's (as it was just before)\n");
     for same in lines.chunk_by(|a, b| (&a.kernel, &a.shape) == (&b.kernel, &b.shape)) {
         let (kernel, shape) = (&same[0].kernel, &same[0].shape);
         let mut row = format!("{kernel:<24}{shape:<28}");
@@ -103,6 +105,7 @@ mod tests {
             shape: "[1, 1]".into(),
             rows,
             seconds,
+            bytes_per_s: 2e9,
             work: Work {
                 bytes: 2e9,
                 operations: rows as f64 * 8e9,
