@@ -218,33 +218,36 @@ impl CallReader {
     }
 
     fn object(&mut self, mut object: Box<CallObject>, parts: &mut Vec<Part>) -> bool {
-        let mut is_told = self.in_call;
+        let held = std::mem::take(&mut self.held);
         let mut read = 0;
         let mut step = Step::Open;
-        for c in self.held.chars() {
+        for c in held.chars() {
             read += c.len_utf8();
             step = object.take(c);
-            let unknown = |name: &String| !self.names.contains(name);
-            if !is_told && object.name.as_ref().is_some_and(unknown) {
-                step = Step::Wrong;
+            // Told at its very character, however the answer is cut: from there on it is a call, whatever follows.
+            if let Some(name) = object.name.as_ref().filter(|_| !self.in_call) {
+                match self.names.contains(name) {
+                    true => self.tell(name.clone(), parts),
+                    false => step = Step::Wrong,
+                }
+            }
+            if step == Step::Wrong && self.in_call {
+                // What does not belong to the call may be text.
+                read -= c.len_utf8();
             }
             if step != Step::Open {
                 break;
             }
         }
-        let taken: String = self.held.drain(..read).collect();
+        let (taken, left) = held.split_at(read);
+        left.clone_into(&mut self.held);
+        let is_told = self.in_call;
+        if !is_told {
+            self.raw.push_str(taken);
+        }
         if step == Step::Wrong && !is_told {
-            self.raw.push_str(&taken);
             self.give_up(parts);
             return true;
-        }
-        match &object.name {
-            Some(name) if !is_told => {
-                self.tell(name.clone(), parts);
-                is_told = true;
-            }
-            Some(_) => {}
-            None => self.raw.push_str(&taken),
         }
         if is_told && !object.arguments.is_empty() {
             parts.push(Part::Arguments(std::mem::take(&mut object.arguments)));

@@ -301,6 +301,13 @@ proptest! {
 }
 
 #[test]
+fn a_call_is_one_from_its_name_on_however_it_goes_on() {
+    let answer = "[TOOL_CALLS]{\"name\": \"add\"<tool_call>";
+    let told = vec![Part::Call("add".to_owned()), text("<tool_call>")];
+    check(&reading(CallFormat::Mistral), answer, &told, false);
+}
+
+#[test]
 fn where_one_call_is_wanted_nothing_comes_behind_it() {
     let one = "<tool_call>{\"name\": \"add\", \"arguments\": {}}</tool_call>";
     let answer = format!("So:{one}{one} Done.");
