@@ -152,17 +152,17 @@ impl CompletionLogprobs {
         self.token_logprobs.push(entry.logprob.map(written));
         self.top_logprobs.push(entry.logprob.map(|own| {
             let mut alternatives = Alternatives::default();
+            alternatives.add(names.unique(entry.id), own);
             for &(id, logprob) in entry.alternatives.iter().take(top as usize) {
                 alternatives.add(names.unique(id), logprob);
             }
-            alternatives.add(names.unique(entry.id), own);
             alternatives
         }));
         self.text_offset.push(entry.offset);
     }
 }
 
-/// Token texts with their log-probabilities, written as a map, best first.
+/// Token texts with their log-probabilities, written as a map: as with vLLM the token itself comes first, then the best.
 #[derive(Debug, Default)]
 struct Alternatives(Vec<(String, f32)>);
 
