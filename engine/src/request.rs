@@ -8,6 +8,26 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// How a prompt that is too long is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Truncation {
+    /// Tokens that stay.
+    pub keep: u32,
+    /// Where the others are taken away.
+    pub side: TruncationSide,
+}
+
+/// An end of a prompt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TruncationSide {
+    /// The beginning: the last tokens stay.
+    #[default]
+    Left,
+    /// The end: the first tokens stay.
+    Right,
+}
+
 /// One generation: a prompt and how to go on from it.
 #[derive(Clone, Debug)]
 pub struct GenerateRequest {
@@ -15,8 +35,8 @@ pub struct GenerateRequest {
     pub id: String,
     /// What to go on from.
     pub prompt: Prompt,
-    /// Keep only the last so many prompt tokens.
-    pub truncate: Option<u32>,
+    /// Cut the prompt to a length.
+    pub truncate: Option<Truncation>,
     /// How many independent continuations; at least 1. Each draws its own random numbers.
     pub choices: u32,
     /// How the next token is chosen.

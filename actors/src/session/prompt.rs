@@ -6,7 +6,7 @@ use crate::config::{EngineConfig, Hosting};
 use crate::generation::RequestError;
 use crate::state::Limits;
 use ropeteam_engine::ids::TokenId;
-use ropeteam_engine::request::{GenerateRequest, Prompt};
+use ropeteam_engine::request::{GenerateRequest, Prompt, Truncation, TruncationSide};
 use ropeteam_engine::text::TextCodec;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -77,8 +77,12 @@ fn prepare(
 ) -> Result<Prepared, RequestError> {
     check_fields(request, limits)?;
     let mut ids = prompt_ids(&request.prompt, &*shared.codec, limits)?;
-    if let Some(keep) = request.truncate {
-        ids.drain(..ids.len().saturating_sub(keep as usize));
+    if let Some(Truncation { keep, side }) = request.truncate {
+        let keep = (keep as usize).min(ids.len());
+        match side {
+            TruncationSide::Left => drop(ids.drain(..ids.len() - keep)),
+            TruncationSide::Right => ids.truncate(keep),
+        }
     }
     let max_tokens = output_limit(ids.len(), request.max_tokens, limits, &shared.config)?;
     Ok(Prepared {
@@ -102,7 +106,7 @@ fn check_fields(request: &GenerateRequest, limits: &Limits) -> Result<(), Reques
     if request.max_tokens == Some(0) {
         return Err(invalid("max_tokens", "0; at least 1 is expected"));
     }
-    if request.truncate == Some(0) {
+    if request.truncate.is_some_and(|cut| cut.keep == 0) {
         return Err(invalid("truncate", "0; at least 1 is expected"));
     }
     if request.stop.strings.iter().any(String::is_empty) {

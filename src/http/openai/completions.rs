@@ -137,7 +137,9 @@ impl CompletionFields {
         let prompts =
             self.prompt
                 .checked("prompt", shared.add_special_tokens.unwrap_or(true), serving)?;
-        let keep = shared.truncate(parts.max_tokens, serving)?;
+        let keep = shared
+            .truncate(parts.max_tokens, serving)?
+            .map(|cut| cut.keep);
         let echoed = echo.then(|| {
             let texts = prompts
                 .iter()
@@ -200,7 +202,7 @@ impl CompletionFields {
     }
 }
 
-/// The prompt's text as it was sent; `None` when it came as ids, or when only its last `keep` tokens are used and it has more.
+/// The prompt's text as it was sent; `None` when it came as ids, or when only `keep` of its tokens are used and it has more.
 fn uncut_text(prompt: &Prompt, keep: Option<u32>, serving: &Serving) -> Option<String> {
     let Prompt::Text {
         text,

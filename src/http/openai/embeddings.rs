@@ -15,7 +15,7 @@ use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use ropeteam_engine::request::{GenerateRequest, Prompt, StopRules};
+use ropeteam_engine::request::{GenerateRequest, Prompt, StopRules, TruncationSide};
 use ropeteam_engine::sampling::SamplingParams;
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +30,7 @@ pub(super) struct Fields {
     dimensions: Option<i64>,
     normalize: Option<bool>,
     truncate_prompt_tokens: Option<i64>,
+    truncation_side: Option<TruncationSide>,
     add_special_tokens: Option<bool>,
     priority: Option<i64>,
     cache_salt: Option<String>,
@@ -169,7 +170,8 @@ impl Fields {
         tenant: &str,
         serving: &Serving,
     ) -> Result<Vec<GenerateRequest>, Refusal> {
-        let keep = truncate(self.truncate_prompt_tokens, None, serving)?;
+        let side = self.truncation_side.unwrap_or_default();
+        let cut = truncate((self.truncate_prompt_tokens, side), None, serving)?;
         let salt = cache_salt(self.cache_salt.as_deref())?;
         let priority = priority(self.priority)?;
         let special = self.add_special_tokens.unwrap_or(true);
@@ -183,7 +185,7 @@ impl Fields {
         let requests = inputs.into_iter().map(|prompt| GenerateRequest {
             id: submit::engine_id(id),
             prompt,
-            truncate: keep,
+            truncate: cut,
             choices: 1,
             sampling: SamplingParams::greedy(),
             constraint: None,

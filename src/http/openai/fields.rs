@@ -10,7 +10,7 @@ use crate::http::refusal::Refusal;
 use crate::http::request_id;
 use crate::http::state::Serving;
 use actix_web::HttpRequest;
-use ropeteam_engine::request::{GenerateRequest, Prompt};
+use ropeteam_engine::request::{GenerateRequest, Prompt, Truncation, TruncationSide};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -61,6 +61,7 @@ pub struct SharedFields {
     pub(super) min_tokens: Option<i64>,
     skip_special_tokens: Option<bool>,
     truncate_prompt_tokens: Option<i64>,
+    truncation_side: Option<TruncationSide>,
     /// Let the tokenizer add its begin token.
     pub add_special_tokens: Option<bool>,
     priority: Option<i64>,
@@ -268,7 +269,7 @@ impl SharedFields {
         })
     }
 
-    /// How many of the prompt's tokens are kept. -1 means as many as leave room for the output, as with vLLM.
+    /// How the prompt is cut: `truncate` of this file.
     ///
     /// # Errors
     /// Out of range.
@@ -276,30 +277,30 @@ impl SharedFields {
         &self,
         max_tokens: Option<u32>,
         serving: &Serving,
-    ) -> Result<Option<u32>, Refusal> {
-        truncate(self.truncate_prompt_tokens, max_tokens, serving)
+    ) -> Result<Option<Truncation>, Refusal> {
+        let side = self.truncation_side.unwrap_or_default();
+        truncate((self.truncate_prompt_tokens, side), max_tokens, serving)
     }
 }
 
-/// How many of a prompt's tokens are kept. -1 means as many as leave room for the output, as with vLLM.
+/// How a prompt is cut to the tokens asked for, and at which end. -1 means as many as leave room for the output, as with vLLM.
 ///
 /// # Errors
 /// Out of range.
 pub fn truncate(
-    asked: Option<i64>,
+    (asked, side): (Option<i64>, TruncationSide),
     max_tokens: Option<u32>,
     serving: &Serving,
-) -> Result<Option<u32>, Refusal> {
-    match asked {
-        None => Ok(None),
+) -> Result<Option<Truncation>, Refusal> {
+    let keep = match asked {
+        None => return Ok(None),
         Some(-1) => {
             let room = serving.model.max_model_len;
-            Ok(Some(room.saturating_sub(max_tokens.unwrap_or(1)).max(1)))
+            room.saturating_sub(max_tokens.unwrap_or(1)).max(1)
         }
-        Some(count) => Ok(Some(
-            whole("truncate_prompt_tokens", count, 1, u32::MAX.into())? as u32,
-        )),
-    }
+        Some(count) => whole("truncate_prompt_tokens", count, 1, u32::MAX.into())? as u32,
+    };
+    Ok(Some(Truncation { keep, side }))
 }
 
 /// A salt of the prefix cache; none is the common one.

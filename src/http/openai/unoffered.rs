@@ -33,7 +33,6 @@ const NOT_OFFERED: &[(&str, Neutral)] = &[
     ("logprob_token_ids", |v| is_empty_list(v)),
     ("return_prompt_text", |v| v == false),
     ("spaces_between_special_tokens", |v| v == true),
-    ("truncation_side", |v| v == "left"),
     ("documents", is_empty_list),
     ("chat_template", |_| false),
     ("mm_processor_kwargs", |_| false),

@@ -184,30 +184,6 @@ async fn echo_with_logprobs_scores_the_prompt() {
 }
 
 #[actix_web::test]
-async fn a_cut_prompt_is_echoed_as_it_was_kept() {
-    let state = state().await;
-    let text = async |prompt: &str, more: Value| {
-        let mut body = asked(json!({"prompt": prompt, "max_tokens": 0, "echo": true}));
-        let fields = more.as_object().expect("an object").clone();
-        body.as_object_mut().expect("an object").extend(fields);
-        let json = post(&state, "/v1/completions", body).await.json();
-        json["choices"][0]["text"].as_str().map(str::to_owned)
-    };
-    let kept = text("abcdef", json!({"truncate_prompt_tokens": 3})).await;
-    assert_eq!(kept.as_deref(), Some("def"));
-    let whole = text("ABC", json!({"truncate_prompt_tokens": 3})).await;
-    assert_eq!(whole.as_deref(), Some("ABC"), "nothing was cut");
-}
-
-#[actix_web::test]
-async fn truncation_to_the_limit_leaves_room_for_the_output() {
-    let more = json!({"prompt": "a".repeat(300), "max_tokens": 8, "truncate_prompt_tokens": -1});
-    let reply = post(&state().await, "/v1/completions", asked(more)).await;
-    assert_eq!(reply.status, 200, "{}", reply.text);
-    assert_eq!(reply.json()["usage"]["prompt_tokens"], 120);
-}
-
-#[actix_web::test]
 async fn an_array_is_no_request() {
     let state = chat_state().await;
     for path in ["/v1/completions", "/v1/chat/completions", "/v1/generate"] {

@@ -264,3 +264,29 @@ async fn a_strict_server_refuses_fields_that_nobody_knows() {
     let reply = post(&strict, COMPLETIONS, asked(json!({"user": "u"}))).await;
     assert_eq!(reply.status, 200, "{}", reply.text);
 }
+
+#[actix_web::test]
+async fn a_cut_prompt_is_echoed_as_it_was_kept() {
+    let state = state().await;
+    let text = async |prompt: &str, more: Value| {
+        let mut body = asked(json!({"prompt": prompt, "max_tokens": 0, "echo": true}));
+        let fields = more.as_object().expect("an object").clone();
+        body.as_object_mut().expect("an object").extend(fields);
+        let json = post(&state, "/v1/completions", body).await.json();
+        json["choices"][0]["text"].as_str().map(str::to_owned)
+    };
+    let kept = text("abcdef", json!({"truncate_prompt_tokens": 3})).await;
+    assert_eq!(kept.as_deref(), Some("def"));
+    let right = json!({"truncate_prompt_tokens": 3, "truncation_side": "right"});
+    assert_eq!(text("abcdef", right).await.as_deref(), Some("abc"));
+    let whole = text("ABC", json!({"truncate_prompt_tokens": 3})).await;
+    assert_eq!(whole.as_deref(), Some("ABC"), "nothing was cut");
+}
+
+#[actix_web::test]
+async fn truncation_to_the_limit_leaves_room_for_the_output() {
+    let more = json!({"prompt": "a".repeat(300), "max_tokens": 8, "truncate_prompt_tokens": -1});
+    let reply = post(&state().await, "/v1/completions", asked(more)).await;
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    assert_eq!(reply.json()["usage"]["prompt_tokens"], 120);
+}

@@ -6,7 +6,7 @@ use crate::http::grammar::Asked;
 use crate::http::json::{asks_for_nothing, finite, object};
 use crate::http::refusal::{Kind, Refusal, TokenCount};
 use crate::http::state::{AppState, Serving};
-use ropeteam_engine::request::{GenerateRequest, Prompt, StopRules};
+use ropeteam_engine::request::{GenerateRequest, Prompt, StopRules, Truncation, TruncationSide};
 use ropeteam_engine::sampling::SamplingParams;
 use serde::Deserialize;
 use serde_json::Value;
@@ -330,7 +330,7 @@ impl Request {
         })
     }
 
-    fn truncate(&self, serving: &Serving) -> Result<Option<u32>, Refusal> {
+    fn truncate(&self, serving: &Serving) -> Result<Option<Truncation>, Refusal> {
         let longest = serving.model.max_input_len as usize;
         match self.parameters.truncate {
             Some(count) if count == 0 || count > longest => wrong(
@@ -339,7 +339,10 @@ impl Request {
                     "`truncate` must be strictly positive and less than {longest}. Given: {count}"
                 ),
             ),
-            count => Ok(count.map(|count| count as u32)),
+            count => Ok(count.map(|count| Truncation {
+                keep: count as u32,
+                side: TruncationSide::Left,
+            })),
         }
     }
 
