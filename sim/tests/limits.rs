@@ -5,12 +5,22 @@ mod world;
 use futures_util::future::join_all;
 use ropeteam_actors::generation::{GenerateEvent, RequestError};
 use ropeteam_engine::ids::TokenId;
-use ropeteam_engine::request::{FinishReason, GenerateRequest, Prompt, StopRules};
+use ropeteam_engine::request::{
+    FinishReason, GenerateRequest, Prompt, StopRules, Truncation, TruncationSide,
+};
 use ropeteam_sim::faults::{Fault, FaultPlan};
 use std::time::Duration;
 use world::{World, assert_all_is_free, in_virtual_time, read, request, sampled};
 
 const MS: Duration = Duration::from_millis(1);
+
+/// The last tokens of a prompt.
+fn kept(keep: u32) -> Truncation {
+    Truncation {
+        keep,
+        side: TruncationSide::Left,
+    }
+}
 
 /// A device that runs one sequence at a time.
 fn narrow() -> World {
@@ -237,7 +247,7 @@ fn what_can_never_fit_is_refused_with_the_numbers() {
             })
         ));
         let cut = GenerateRequest {
-            truncate: Some(10),
+            truncate: Some(kept(10)),
             ..request("c", &long)
         };
         assert_eq!(
@@ -304,7 +314,7 @@ fn wrong_requests_are_told_which_field() {
     );
     assert_eq!(
         field(GenerateRequest {
-            truncate: Some(0),
+            truncate: Some(kept(0)),
             ..base()
         }),
         "truncate"
