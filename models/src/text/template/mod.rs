@@ -171,14 +171,21 @@ impl ChatTemplate {
                 line: e.line,
                 detail: e.detail,
             })?;
-            environment
-                .add_template_owned(name.clone(), bridged)
-                .map_err(|e| TemplateError::Syntax {
-                    origin: origin.clone(),
-                    line: e.line().unwrap_or(1),
-                    detail: e
-                        .detail()
-                        .map_or_else(|| e.kind().to_string(), str::to_owned),
+            let syntax = |line, detail| TemplateError::Syntax {
+                origin: origin.clone(),
+                line,
+                detail,
+            };
+            // As in `render_prepared`: the engine panics at some names that are none (`import … as 'text'`).
+            let added = catch_unwind(AssertUnwindSafe(|| {
+                environment.add_template_owned(name.clone(), bridged)
+            }));
+            added
+                .map_err(|_| syntax(1, "the template engine panicked".to_owned()))?
+                .map_err(|e| {
+                    let detail = e.detail();
+                    let detail = detail.map_or_else(|| e.kind().to_string(), str::to_owned);
+                    syntax(e.line().unwrap_or(1), detail)
                 })?;
             sources.insert(name, source);
         }

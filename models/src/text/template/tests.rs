@@ -233,3 +233,12 @@ fn a_hostile_template_is_stopped() {
     }
     assert!(started.elapsed() < Duration::from_secs(60));
 }
+
+#[test]
+fn a_panic_of_the_engine_over_a_template_is_an_error_in_it() {
+    let refused = compiled("{% import 'a' as 'b' %}").err();
+    assert!(matches!(
+        refused,
+        Some(TemplateError::Syntax { line: 1, .. })
+    ));
+}
