@@ -1,6 +1,6 @@
 //! The options that operators may change while the server runs: checked like a configuration file, then put into effect.
 
-use crate::config::{Config, LogLevel, Resolved, tenants};
+use crate::config::{Config, Isolation, LogLevel, Resolved, tenants};
 use crate::http::refusal::Refusal;
 use crate::http::state::LiveOptions;
 use crate::logging::SetLevel;
@@ -78,6 +78,10 @@ impl LiveOptions for Live {
         self.check_sizes(&next.config)?;
         let level = |config: &Config| -> LogLevel { config.server_config.log_level };
         if level(&next.config) != level(&now.config) {
+            if next.config.model_config.isolation == Isolation::Process {
+                let message = "log_level: cannot be changed while the server runs with isolation process: devices' processes would keep theirs";
+                return Err(Refusal::invalid("log_level", message));
+            }
             self.set_level
                 .set(level(&next.config))
                 .map_err(|error| Refusal::invalid("log_level", format!("log_level: {error}")))?;

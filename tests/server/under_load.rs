@@ -97,6 +97,15 @@ fn limits_reach_devices_at_once_and_hold_for_their_next_lives() {
             let answer = send(management, "PATCH", "/v1/config", &body);
             assert_eq!(answer.status, 200, "{}", answer.body);
         };
+        // Processes keep the level they were started with, and a change that does not reach them is refused.
+        let level = send(
+            management,
+            "PATCH",
+            "/v1/config",
+            &json!({"log_level": "warn"}),
+        );
+        let expected = if isolation == "thread" { 200 } else { 400 };
+        assert_eq!(level.status, expected, "{}", level.body);
         let streams = begin(&server, 6, 60);
         assert!(steps(management, 1).any(|seqs| seqs == 6), "{isolation}");
         patch(json!({"max_decode_batch_size": 2}));
