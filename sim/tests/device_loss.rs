@@ -347,7 +347,9 @@ fn faults_are_told_on_the_bus() {
         while let Some(event) = events.try_next() {
             use ropeteam_engine::observe::Event;
             match &*event {
-                Event::DeviceDied { interrupted, .. } => names.push(format!("died {interrupted}")),
+                Event::DeviceDied { interrupted, .. } => {
+                    names.push(format!("died {}", interrupted.len()));
+                }
                 Event::Restarting { .. } => names.push("restarting".into()),
                 Event::DeviceUp { epoch, .. } => names.push(format!("up {epoch}")),
                 Event::Replayed { .. } => names.push("replayed".into()),

@@ -145,7 +145,7 @@ impl Handler<DeviceDown> for Scheduler {
             epoch,
             cause: fault.kind,
             detail: fault.detail.clone(),
-            interrupted: lost.len(),
+            interrupted: lost.clone(),
         });
         self.interrupt(lost, device, epoch, &fault);
         self.settle(ctx);

@@ -41,6 +41,7 @@ pub(crate) struct Session {
     /// Known once the prompt is tokenised.
     sequences: Option<Sequences>,
     /// The client has had `Started`.
+    admitted: bool,
     announced: bool,
     /// The client has had its last event.
     over: bool,
@@ -74,6 +75,7 @@ impl Session {
             arrived: parts.arrived,
             start_within: parts.start_within,
             sequences: None,
+            admitted: false,
             announced: false,
             over: false,
             ended_lives: Vec::new(),
@@ -139,10 +141,14 @@ impl Session {
         ctx.spawn(verdict);
     }
 
+    /// Tells that the sequences are in the queue, once: when the scheduler says so, or with the first progress if that is read before.
     fn admitted(&mut self) {
         let Some(sequences) = &self.sequences else {
             return;
         };
+        if std::mem::replace(&mut self.admitted, true) {
+            return;
+        }
         self.shared.bus.publish(Event::Admitted {
             request: self.request.id.as_str().into(),
             seqs: sequences.choices.iter().map(|c| c.seq).collect(),

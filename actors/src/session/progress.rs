@@ -19,6 +19,9 @@ impl Handler<Progress> for Session {
     type Result = ();
 
     fn handle(&mut self, progress: Progress, ctx: &mut Context<Self>) {
+        if !matches!(progress, Progress::ShutDown) {
+            self.admitted();
+        }
         match progress {
             Progress::Step { device, epoch, .. } if self.is_ended(device, epoch) => {}
             Progress::Step {

@@ -91,7 +91,7 @@ pub enum Event {
         /// For people.
         detail: String,
         /// Sequences it held.
-        interrupted: usize,
+        interrupted: Vec<SeqId>,
     },
     /// A device will be started again.
     Restarting {

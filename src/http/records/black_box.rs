@@ -9,6 +9,7 @@ use serde_json::json;
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 /// Requests that are kept per device.
 const KEPT: usize = 64;
@@ -16,6 +17,8 @@ const KEPT: usize = 64;
 const OPEN_MAX: usize = 1 << 16;
 /// Files written by one process: a device that dies again and again must not fill the disk.
 const FILES_MAX: u32 = 100;
+/// How long a death is not written because sessions have something to tell; one whose client has left never does.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The last requests of each device.
 pub(super) struct BlackBoxes {
@@ -30,7 +33,18 @@ struct Inner {
     request_of: HashMap<SeqId, Arc<str>>,
     seqs_of: HashMap<Arc<str>, Vec<SeqId>>,
     last: HashMap<DeviceId, VecDeque<Arc<Mutex<Record>>>>,
+    deaths: Vec<Death>,
     files: u32,
+}
+
+/// The end of a device's life, of which something is still to be heard: sessions tell what they know in their own time.
+struct Death {
+    device: DeviceId,
+    name: String,
+    head: String,
+    /// Interrupted sequences whose sessions have not told yet that they know.
+    awaited: Vec<SeqId>,
+    heard: Instant,
 }
 
 impl BlackBoxes {
@@ -61,6 +75,7 @@ impl BlackBoxes {
                 inner.seqs_of.insert(request.clone(), seqs.clone());
             }
             Event::Scheduled { seq, device, .. } => lock(&self.inner).scheduled(*seq, *device),
+            Event::Replayed { seq, .. } => lock(&self.inner).told(*seq),
             Event::Finished(finished) => lock(&self.inner).forget(&finished.request),
             Event::Refused { request, .. } => lock(&self.inner).forget(request),
             Event::DeviceDied {
@@ -70,32 +85,34 @@ impl BlackBoxes {
                 detail,
                 interrupted,
             } => {
-                let head = json!({"device": device, "life": epoch, "time": wall_clock::now(),
-                    "cause": cause, "detail": detail, "interrupted": interrupted});
-                let name = format!("device-{device}-life-{epoch}-{}.jsonl", std::process::id());
-                self.write(*device, &name, &head.to_string());
+                lock(&self.inner).deaths.push(Death {
+                    device: *device,
+                    name: format!("device-{device}-life-{epoch}-{}.jsonl", std::process::id()),
+                    head: json!({"device": device, "life": epoch, "time": wall_clock::now(),
+                        "cause": cause, "detail": detail, "interrupted": interrupted.len()})
+                    .to_string(),
+                    awaited: interrupted.clone(),
+                    heard: Instant::now(),
+                });
             }
             _ => {}
         }
+        let known = lock(&self.inner).known_deaths();
+        for death in known {
+            self.write(&death);
+        }
     }
 
-    fn write(&self, device: DeviceId, name: &str, head: &str) {
+    fn write(&self, death: &Death) {
         let lines = {
             let mut inner = lock(&self.inner);
             inner.files += 1;
             if inner.files > FILES_MAX {
                 return;
             }
-            let last = inner.last.get(&device).into_iter().flatten();
-            let sealed = last.map(|record| lock(record).sealed());
-            let mut lines = head.to_owned() + "\n";
-            for line in sealed.filter_map(|record| serde_json::to_string(&record).ok()) {
-                lines += &line;
-                lines.push('\n');
-            }
-            lines
+            inner.lines(death)
         };
-        let file = self.folder.join(name);
+        let (device, file) = (death.device, self.folder.join(&death.name));
         match std::fs::write(&file, lines) {
             Ok(()) => tracing::info!(%device, file = %file.display(), "last requests written"),
             Err(error) => tracing::warn!(%device, %error, "last requests cannot be written"),
@@ -122,9 +139,42 @@ impl Inner {
     }
 
     fn forget(&mut self, request: &str) {
-        self.open.remove(request);
         for seq in self.seqs_of.remove(request).into_iter().flatten() {
+            self.told(seq);
             self.request_of.remove(&seq);
         }
+        self.open.remove(request);
+    }
+
+    /// The session of a sequence knows of the death of its device, so all that it had from there is in its record.
+    fn told(&mut self, seq: SeqId) {
+        let mut died = Vec::new();
+        for death in &mut self.deaths {
+            if let Some(i) = death.awaited.iter().position(|&awaited| awaited == seq) {
+                death.awaited.swap_remove(i);
+                died.push(death.device);
+            }
+        }
+        for device in died {
+            self.scheduled(seq, device);
+        }
+    }
+
+    /// Takes out the deaths of which nothing more is to be heard.
+    fn known_deaths(&mut self) -> Vec<Death> {
+        let over = |death: &mut Death| death.awaited.is_empty() || death.heard.elapsed() > PATIENCE;
+        self.deaths.extract_if(.., over).collect()
+    }
+
+    /// A file's content: the death, and a line per record.
+    fn lines(&self, death: &Death) -> String {
+        let mut lines = death.head.clone() + "\n";
+        let last = self.last.get(&death.device).into_iter().flatten();
+        let sealed = last.map(|record| lock(record).sealed());
+        for line in sealed.filter_map(|record| serde_json::to_string(&record).ok()) {
+            lines += &line;
+            lines.push('\n');
+        }
+        lines
     }
 }
