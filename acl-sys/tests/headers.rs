@@ -83,6 +83,7 @@ fn c_type(rust: &str) -> String {
     let name = match name {
         "c_void" => "void",
         "c_char" => "char",
+        "c_int" => "int32_t",
         "i8" => "int8_t",
         "i32" => "int32_t",
         "u32" => "uint32_t",
@@ -112,6 +113,7 @@ fn read_header(path: &PathBuf, headers: &mut Headers) {
     let text = String::from_utf8_lossy(&bytes).replace("\\\n", " ");
     let text = without_comments(&text);
     let text = text.replace("__attribute__((visibility(\"default\")))", "");
+    let text = without_deprecations(&text);
     for line in text
         .lines()
         .filter_map(|l| l.trim().strip_prefix("#define "))
@@ -152,6 +154,9 @@ fn read_statement(statement: &str, headers: &mut Headers) {
             return;
         };
         let (returns, name) = split_name(head);
+        if returns.is_empty() {
+            return; // A call, in a macro or a shorthand.
+        }
         let parameters = parameters.split(',').map(str::trim);
         let parameters = parameters
             .filter(|p| !p.is_empty() && *p != "void")
@@ -206,6 +211,15 @@ fn number(text: &str) -> Option<i64> {
         Some(hex) => i64::from_str_radix(hex, 16).ok(),
         None => text.parse().ok(),
     }
+}
+
+/// Without `ACL_DEPRECATED_MESSAGE("..")`, which may stand before a declaration.
+fn without_deprecations(text: &str) -> String {
+    let mut parts = text.split("ACL_DEPRECATED_MESSAGE(");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |kept, part| {
+        kept + part.split_once("\")").map_or(part, |(_, rest)| rest)
+    })
 }
 
 fn without_comments(text: &str) -> String {

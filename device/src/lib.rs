@@ -7,11 +7,13 @@ pub mod checks;
 pub mod conformance;
 pub mod cpu;
 mod error;
+mod highest;
 mod tensor;
 
 pub use ahead::{Answer, Counters, Ids};
 pub use cpu::{CpuDevice, CpuOptions};
 pub use error::{Damage, DeviceError};
+pub use highest::{highest_columns, lowest_tied};
 pub use tensor::{Dtype, TensorView, dequant_row};
 
 use serde::{Deserialize, Serialize};
@@ -351,6 +353,24 @@ pub trait Device {
         out: &mut Vec<Option<u32>>,
     ) -> Result<(), DeviceError>;
 
+    /// Most columns of a row that `read_highest` looks for; 0: it is not offered.
+    fn highest_max(&self) -> usize {
+        0
+    }
+
+    /// `highest_columns` of each row of `x` from `first` on, `counts[i]` of the i-th; appends a list for each row to `out`.
+    fn read_highest(
+        &mut self,
+        x: Act,
+        first: usize,
+        counts: &[usize],
+        allowed: &ColumnMask,
+        out: &mut Vec<Vec<(u32, f32)>>,
+    ) -> Result<(), DeviceError> {
+        let _ = (x, first, counts, allowed, out);
+        Err(DeviceError::Unavailable("read_highest".to_owned()))
+    }
+
     /// So many steps can be enqueued behind one whose best columns were not collected yet; 0: `find_best`, `collect_best` and
     /// `embed_found` are not offered.
     fn steps_ahead(&self) -> usize {
@@ -419,4 +439,11 @@ pub struct ColumnMask {
     pub limit: usize,
     /// Columns below `limit` without a token, ascending.
     pub holes: Vec<u32>,
+}
+
+impl ColumnMask {
+    /// Whether a column has a token.
+    pub fn allows(&self, column: u32) -> bool {
+        (column as usize) < self.limit && self.holes.binary_search(&column).is_err()
+    }
 }

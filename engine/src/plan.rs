@@ -54,6 +54,9 @@ pub enum Want {
     Argmax,
     /// The logits row after the last token.
     LastLogits,
+    /// The logits row after the last token, of which no more is needed than so many of the best columns and what is tied with the last
+    /// of them: a device that finds these itself need not bring the others.
+    BestLogits(u32),
     /// The best id after every token of the chunk, as for `Argmax`.
     AllArgmax,
     /// The logits rows after every token of the chunk.
@@ -71,6 +74,8 @@ pub struct StepOutput {
     pub best: Vec<Option<TokenId>>,
     /// Logits rows `[rows, vocab]`, row-major, f32; `ChunkResult::Logits` points into it.
     pub logits: Vec<f32>,
+    /// The best columns of rows, ids ascending within a row; `ChunkResult::Candidates` points into it.
+    pub candidates: Vec<(TokenId, f32)>,
     /// Columns of `logits`. Columns without a token in the tokenizer hold minus infinity.
     pub vocab: usize,
     /// Hidden rows, row-major, f32, all of the model's width; `ChunkResult::Hidden` points into it.
@@ -109,6 +114,13 @@ pub enum ChunkResult {
         /// How many rows.
         count: usize,
     },
+    /// `len` entries of `StepOutput::candidates` from `first` on: what `Want::BestLogits` asks for.
+    Candidates {
+        /// Index of its first entry.
+        first: usize,
+        /// How many entries.
+        len: usize,
+    },
     /// `len` numbers of `StepOutput::hidden` from `first` on: one row per token of the chunk.
     Hidden {
         /// Index of the first number.
@@ -124,6 +136,7 @@ impl StepOutput {
         self.results.clear();
         self.best.clear();
         self.logits.clear();
+        self.candidates.clear();
         self.hidden.clear();
         self.host = HostCost::default();
         self.vocab = vocab;

@@ -7,7 +7,7 @@ use crate::decoder::{Decoder, StepTokens};
 use crate::error::LoadError;
 use crate::families;
 use crate::spec::DecoderSpec;
-use crate::step_rows::{StepLimits, StepRows};
+use crate::step_rows::{StepLimits, StepRows, highest_of};
 use ropeteam_device::{Act, ColumnMask, Damage, Device, DeviceError, Ids};
 use ropeteam_engine::executor::{Capacity, DeviceFault, FaultKind, ForkJoin, StepExecutor};
 use ropeteam_engine::ids::TokenId;
@@ -73,6 +73,7 @@ impl ModelRunner {
             model_len: options.max_model_len,
             step_tokens: options.max_step_tokens,
             logits_rows: options.max_logits_rows,
+            highest: device.highest_max() as u32,
         };
         let (step, best) = (StepRows::default(), Vec::new());
         Ok(Self {
@@ -102,9 +103,10 @@ impl ModelRunner {
                 .read_argmax(logits, 0, best, &self.mask, &mut self.best)
                 .map_err(fault)?;
         }
+        let candidates = self.read_candidates(logits, output)?;
         self.read_logits(logits, output)?;
         let hidden = self.read_hidden(plan, output)?;
-        self.fill_results(plan, hidden, output);
+        self.fill_results(plan, (candidates, hidden), output);
         Ok(())
     }
 
@@ -138,9 +140,33 @@ impl ModelRunner {
         }
     }
 
-    /// Reads the logits rows behind the first `best` ones into `output`, masked.
+    /// Reads the best columns of the rows behind the first `best` ones into `output`; the results of their chunks, in order.
+    fn read_candidates(
+        &mut self,
+        logits: Act,
+        output: &mut StepOutput,
+    ) -> Result<Vec<ChunkResult>, DeviceFault> {
+        let (first, counts) = (self.step.best, &self.step.highest);
+        if counts.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut rows = Vec::with_capacity(counts.len());
+        self.device
+            .read_highest(logits, first, counts, &self.mask, &mut rows)
+            .map_err(fault)?;
+        let mut result = |row: Vec<(u32, f32)>| {
+            let (first, len) = (output.candidates.len(), row.len());
+            let columns = row.into_iter().map(|(id, logit)| (TokenId(id), logit));
+            output.candidates.extend(columns);
+            ChunkResult::Candidates { first, len }
+        };
+        Ok(rows.into_iter().map(&mut result).collect())
+    }
+
+    /// Reads the logits rows behind those into `output`, masked.
     fn read_logits(&mut self, logits: Act, output: &mut StepOutput) -> Result<(), DeviceFault> {
-        let (first, rows) = (self.step.best, self.step.wanted.len() - self.step.best);
+        let first = self.step.best + self.step.highest.len();
+        let rows = self.step.wanted.len() - first;
         if rows == 0 {
             return Ok(());
         }
@@ -173,8 +199,13 @@ impl ModelRunner {
         Ok(results)
     }
 
-    fn fill_results(&self, plan: &StepPlan, hidden: Vec<ChunkResult>, output: &mut StepOutput) {
-        let mut hidden = hidden.into_iter();
+    fn fill_results(
+        &self,
+        plan: &StepPlan,
+        (candidates, hidden): (Vec<ChunkResult>, Vec<ChunkResult>),
+        output: &mut StepOutput,
+    ) {
+        let (mut candidates, mut hidden) = (candidates.into_iter(), hidden.into_iter());
         let mut best = self.best.iter();
         let mut first = 0;
         for chunk in &plan.chunks {
@@ -206,7 +237,13 @@ impl ModelRunner {
                         .push(hidden.next().expect("one for each chunk"));
                     continue;
                 }
-                Want::LastLogits => 1,
+                Want::BestLogits(_) if highest_of(chunk.want, self.limits.highest).is_some() => {
+                    output
+                        .results
+                        .push(candidates.next().expect("one for each chunk"));
+                    continue;
+                }
+                Want::LastLogits | Want::BestLogits(_) => 1,
                 Want::AllLogits => chunk.tokens.len(),
             };
             output.results.push(ChunkResult::Logits { first, count });

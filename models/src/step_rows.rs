@@ -12,6 +12,8 @@ pub(crate) struct StepLimits {
     pub model_len: u32,
     pub step_tokens: u32,
     pub logits_rows: u32,
+    /// Most best columns of a row that the device finds itself.
+    pub highest: u32,
 }
 
 /// The rows of one step.
@@ -21,10 +23,13 @@ pub(crate) struct StepRows {
     pub ids: Vec<u32>,
     /// Where the rows belong.
     pub rows: Rows,
-    /// Rows that want anything of the logits: the first `best` of them their best id, the others the logits row.
+    /// Rows that want anything of the logits: the first `best` of them their best id, the next so many best columns as `highest` has
+    /// it, the others the logits row.
     pub wanted: Vec<u32>,
     /// See `wanted`.
     pub best: usize,
+    /// See `wanted`.
+    pub highest: Vec<usize>,
     /// Whether the hidden states of any row are wanted.
     pub hidden: bool,
     /// Segments of larger steps, kept for their block tables.
@@ -43,7 +48,7 @@ impl StepRows {
         for (index, chunk) in plan.chunks.iter().enumerate() {
             self.add_chunk(index, chunk, limits)?;
         }
-        self.choose_wanted(plan);
+        self.choose_wanted(plan, limits.highest);
         within("tokens in a step", self.ids.len(), limits.step_tokens)?;
         within(
             "logits rows in a step",
@@ -100,25 +105,41 @@ impl StepRows {
         Ok(())
     }
 
-    fn choose_wanted(&mut self, plan: &StepPlan) {
+    fn choose_wanted(&mut self, plan: &StepPlan, highest: u32) {
         let segments = self.rows.segments.iter().zip(&plan.chunks);
         let last = |segment: &Segment| (segment.first_row + segment.rows - 1) as u32;
         for (segment, chunk) in segments.clone() {
             match chunk.want {
                 Want::Argmax => self.wanted.push(last(segment)),
                 Want::AllArgmax => self.wanted.extend(segment.first_row as u32..=last(segment)),
-                Want::Nothing | Want::LastLogits | Want::AllLogits => {}
+                Want::Nothing | Want::LastLogits | Want::BestLogits(_) | Want::AllLogits => {}
                 Want::Hidden => self.hidden = true,
             }
         }
         self.best = self.wanted.len();
+        self.highest.clear();
+        for (segment, chunk) in segments.clone() {
+            if let Some(count) = highest_of(chunk.want, highest) {
+                self.wanted.push(last(segment));
+                self.highest.push(count);
+            }
+        }
         for (segment, chunk) in segments {
             match chunk.want {
                 Want::Nothing | Want::Argmax | Want::AllArgmax | Want::Hidden => {}
-                Want::LastLogits => self.wanted.push(last(segment)),
+                Want::BestLogits(_) if highest_of(chunk.want, highest).is_some() => {}
+                Want::LastLogits | Want::BestLogits(_) => self.wanted.push(last(segment)),
                 Want::AllLogits => self.wanted.extend(segment.first_row as u32..=last(segment)),
             }
         }
+    }
+}
+
+/// How many best columns a chunk wants of a device that finds up to `most` of them; `None` if it wants something else, or more.
+pub(crate) fn highest_of(want: Want, most: u32) -> Option<usize> {
+    match want {
+        Want::BestLogits(count) if count <= most => Some(count as usize),
+        _ => None,
     }
 }
 
@@ -140,6 +161,7 @@ mod tests {
         model_len: 16,
         step_tokens: 8,
         logits_rows: 6,
+        highest: 4,
     };
 
     fn chunk(start: u32, tokens: &[u32], blocks: &[u32], want: Want) -> Chunk {
@@ -188,6 +210,21 @@ mod tests {
             (rows.rows.segments.len(), rows.wanted.len(), rows.ids.len()),
             (1, 0, 1)
         );
+    }
+
+    #[test]
+    fn rows_of_which_the_device_finds_the_best_come_before_whole_ones() {
+        let plan = StepPlan {
+            chunks: vec![
+                chunk(0, &[1], &[0], Want::BestLogits(5)),
+                chunk(0, &[2], &[1], Want::BestLogits(4)),
+                chunk(0, &[3], &[2], Want::Argmax),
+            ],
+        };
+        let mut rows = StepRows::default();
+        rows.fill(&plan, &LIMITS).unwrap();
+        assert_eq!(rows.wanted, [2, 1, 0]);
+        assert_eq!((rows.best, &rows.highest[..]), (1, &[4][..]));
     }
 
     #[test]

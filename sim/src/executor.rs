@@ -61,13 +61,13 @@ impl SimExecutor {
                 Want::AllLogits => push_row(state, output),
                 Want::AllArgmax => output.best.push(Some(best(state, self.capacity.vocab))),
                 Want::Hidden => output.hidden.extend((0..HIDDEN).map(|i| logit(state, i))),
-                Want::Nothing | Want::Argmax | Want::LastLogits => {}
+                Want::Nothing | Want::Argmax | Want::LastLogits | Want::BestLogits(_) => {}
             }
         }
         let result = match chunk.want {
             Want::Nothing => ChunkResult::Nothing,
             Want::Argmax => ChunkResult::Best(best(state, self.capacity.vocab)),
-            Want::LastLogits => {
+            Want::LastLogits | Want::BestLogits(_) => {
                 push_row(state, output);
                 ChunkResult::Logits {
                     first: first_row,

@@ -7,6 +7,7 @@ mod cache;
 mod fit;
 mod four_bits;
 mod graphs;
+mod highest;
 mod options;
 mod products;
 mod reads;
@@ -83,6 +84,8 @@ struct Scratch {
     rounded: [Growing; 2],
     /// The highest logit of each row, and its column.
     best: [Growing; 2],
+    /// The highest columns of rows: logits and columns.
+    highest: [Growing; 2],
 }
 
 impl AclDevice {
@@ -442,6 +445,21 @@ impl Device for AclDevice {
         out: &mut Vec<Option<u32>>,
     ) -> Result<(), DeviceError> {
         self.read_best(x, (first, rows), allowed, out)
+    }
+
+    fn highest_max(&self) -> usize {
+        self.most_highest()
+    }
+
+    fn read_highest(
+        &mut self,
+        x: Act,
+        first: usize,
+        counts: &[usize],
+        allowed: &ColumnMask,
+        out: &mut Vec<Vec<(u32, f32)>>,
+    ) -> Result<(), DeviceError> {
+        self.read_top(x, first, counts, allowed, out)
     }
 
     fn steps_ahead(&self) -> usize {

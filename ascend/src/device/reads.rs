@@ -145,16 +145,14 @@ fn highest(float: aclDataType, bytes: &[u8], rows: usize) -> Vec<(f32, u32)> {
 
 /// The highest of all columns is the highest of the allowed ones.
 fn is_settled(value: f32, column: u32, allowed: &ColumnMask) -> bool {
-    value > f32::NEG_INFINITY
-        && (column as usize) < allowed.limit
-        && allowed.holes.binary_search(&column).is_err()
+    value > f32::NEG_INFINITY && allowed.allows(column)
 }
 
 /// The first of the highest allowed columns; NaN counts as none.
 fn best_of(line: &[f32], allowed: &ColumnMask) -> Option<u32> {
     let mut best = (f32::NEG_INFINITY, None);
     for (column, value) in (0u32..).zip(&line[..allowed.limit]) {
-        if *value > best.0 && allowed.holes.binary_search(&column).is_err() {
+        if *value > best.0 && allowed.allows(column) {
             best = (*value, Some(column));
         }
     }

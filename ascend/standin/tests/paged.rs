@@ -36,6 +36,7 @@ struct Asked {
     table: Vec<i32>,
     block_size: i64,
     sparse_mode: i64,
+    kv_heads: i64,
 }
 
 impl Default for Asked {
@@ -46,6 +47,7 @@ impl Default for Asked {
             table: vec![2, 0, 0, 1],
             block_size: BLOCK,
             sparse_mode: 3,
+            kv_heads: 1,
         }
     }
 }
@@ -167,7 +169,7 @@ impl Paged {
             far,
             far,
             layout.as_ptr().cast_mut(),
-            1,
+            asked.kv_heads,
             asked.sparse_mode,
             0,
             asked.block_size,
@@ -241,7 +243,7 @@ fn a_block_that_is_not_there_is_caught() {
 
 #[test]
 fn lengths_and_tables_that_do_not_fit_are_refused() {
-    let paged = Paged::new();
+    let mut paged = Paged::new();
     let asked = |change: &dyn Fn(&mut Asked)| {
         let mut asked = Asked::default();
         change(&mut asked);
@@ -270,6 +272,10 @@ fn lengths_and_tables_that_do_not_fit_are_refused() {
         561002,
         "blockSize 64; the cache has 128",
     );
+    paged.refused(&asked(&|a| a.kv_heads = 2), 561002, "1 heads over 2");
+    paged.query = paged.rig.bf16(&[1.0; 24], &[3, 1, 8]);
+    paged.out = paged.rig.empty(ACL_BF16, &[3, 1, 8]);
+    paged.refused(&Asked::default(), 561002, "heads of 8; multiples of 16");
 }
 
 #[test]

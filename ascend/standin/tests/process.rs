@@ -113,6 +113,14 @@ fn a_stream_of_another_context_gets_107003() {
         107003
     );
     rig.caught("not of this thread's current context");
+    let (memory, host) = (rig.device(64), rig.pinned_with(&[1; 64]));
+    assert_eq!(
+        rig.copy(memory, host, 64, ACL_MEMCPY_HOST_TO_DEVICE, stream),
+        107003
+    );
+    rig.caught("not of this thread's current context");
+    assert_eq!(code!(rig.runtime.aclrtDestroyStream(stream)), 107003);
+    rig.caught("not of this thread's current context");
     ok!(rig.runtime.aclrtSynchronizeStream(stream));
     rig.clean();
 }

@@ -200,6 +200,12 @@ fn a_copy_between_devices_needs_access_in_its_direction() {
     rig.finish(stream);
     assert_eq!(rig.read(there, 64), [5; 64]);
     rig.clean();
+    // The other device may not reach back.
+    ok!(rig.runtime.aclrtSetDevice(0));
+    let stream = rig.stream();
+    assert_eq!(rig.copy(there, here, 64, D2D, stream), 0);
+    assert_eq!(code!(rig.runtime.aclrtSynchronizeStream(stream)), 507013);
+    rig.caught("without peer access");
 }
 
 #[test]

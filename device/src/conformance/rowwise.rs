@@ -3,7 +3,7 @@
 use super::Make;
 use super::numbers::{assert_close, assert_same_bits};
 use super::session::Session;
-use crate::{ColumnMask, Float, Precision};
+use crate::{ColumnMask, Float, Precision, highest_columns};
 use ropeteam_kernels::reference;
 
 const COLS: [usize; 5] = [1, 7, 64, 129, 576];
@@ -25,6 +25,7 @@ pub(super) fn check(precision: Precision, makes: &[Make<'_>]) {
             let mut session = Session::new(make(), precision, 5);
             extremes(&mut session);
             argmax(&mut session);
+            highest(&mut session);
         }
     }
 }
@@ -215,4 +216,44 @@ fn argmax(session: &mut Session) {
         [Some(2), Some(2), None, None],
         "argmax with one column left"
     );
+}
+
+/// Where a device finds the highest columns itself, it finds those that a search of the rows would.
+fn highest(session: &mut Session) {
+    let most = session.device.highest_max();
+    if most == 0 {
+        return;
+    }
+    let (rows, cols) = (5, 8 * most + 40);
+    let mut values = session.random.numbers(rows * cols);
+    // More ties than anybody would look for; NaN; infinity; nothing but minus infinity.
+    values[cols..2 * cols].fill(1.5);
+    values[2 * cols + 7] = f32::NAN;
+    values[3 * cols + 7] = f32::INFINITY;
+    values[4 * cols..].fill(f32::NEG_INFINITY);
+    let x = session.alloc(rows, cols);
+    session.embed_all(&values, cols, x);
+    let held = session.read(x, rows);
+    let holes: Vec<u32> = (0..40).collect();
+    for (limit, holes) in [(cols, &holes[..0]), (cols - 9, &holes[..])] {
+        let holes = holes.to_vec();
+        let mask = ColumnMask { limit, holes };
+        let counts = [1, most / 2, most, 3, 2];
+        for first in [0, 2] {
+            let mut found = Vec::new();
+            session
+                .device
+                .read_highest(x, first, &counts[first..], &mask, &mut found)
+                .expect("read_highest");
+            let rows = held[first * cols..].chunks_exact(cols);
+            for ((row, count), found) in rows.zip(&counts[first..]).zip(&found) {
+                // NaN is not equal to itself.
+                let bits = |list: &[(u32, f32)]| -> Vec<(u32, u32)> {
+                    list.iter().map(|(at, x)| (*at, x.to_bits())).collect()
+                };
+                let expected = highest_columns(row, *count, &mask);
+                assert_eq!(bits(found), bits(&expected), "{count} of {limit}");
+            }
+        }
+    }
 }

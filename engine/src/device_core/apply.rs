@@ -199,6 +199,10 @@ impl ChunkOutput<'_> {
                 return best.map(plain).ok_or(BadLogits::NoCandidate);
             }
             ChunkResult::Logits { first, count } => self.output.row(at(first, count)),
+            ChunkResult::Candidates { first, len } => {
+                let best = &self.output.candidates[first..first + len];
+                return sampler.choose_among(best, seq.context()).map(plain);
+            }
             ChunkResult::Nothing | ChunkResult::Hidden { .. } => {
                 return Err(BadLogits::NoCandidate);
             }
@@ -262,9 +266,12 @@ fn check_shape(chunks: &[Chunk], output: &StepOutput, vocab: u32) -> Result<(), 
         let (results, chunks) = (output.results.len(), chunks.len());
         return Err(broken(format!("{results} results for {chunks} chunks")));
     }
-    let wants_rows = chunks
-        .iter()
-        .any(|c| matches!(c.want, Want::LastLogits | Want::AllLogits));
+    let wants_rows = chunks.iter().any(|c| {
+        matches!(
+            c.want,
+            Want::LastLogits | Want::BestLogits(_) | Want::AllLogits
+        )
+    });
     if wants_rows && output.vocab != vocab as usize {
         return Err(broken(format!(
             "rows of {} logits, not {vocab}",
@@ -283,7 +290,16 @@ fn check_shape(chunks: &[Chunk], output: &StepOutput, vocab: u32) -> Result<(), 
                 let known = |best: &[Option<TokenId>]| best.iter().flatten().all(|id| id.0 < vocab);
                 count == chunk.tokens.len() && best.is_some_and(known)
             }
-            (Want::LastLogits, ChunkResult::Logits { first, count: 1 }) => has_rows(first, 1),
+            (Want::LastLogits | Want::BestLogits(_), ChunkResult::Logits { first, count: 1 }) => {
+                has_rows(first, 1)
+            }
+            (Want::BestLogits(_), ChunkResult::Candidates { first, len }) => {
+                let found = output
+                    .candidates
+                    .get(first..)
+                    .and_then(|all| all.get(..len));
+                found.is_some_and(|best| best.iter().all(|(id, _)| id.0 < vocab))
+            }
             (Want::Hidden, ChunkResult::Hidden { first, len }) => {
                 let end = first.checked_add(len);
                 let rows = chunk.tokens.len();

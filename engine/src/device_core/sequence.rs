@@ -174,10 +174,13 @@ impl Sequence {
             return Want::Nothing;
         }
         let sampling = &self.work.sampling;
-        let argmax = sampling.is_plain_greedy() && self.work.logprobs.is_none();
-        match argmax && self.banned().is_empty() && self.constraint.is_none() {
-            true => Want::Argmax,
-            false => Want::LastLogits,
+        if self.work.logprobs.is_some() || !self.banned().is_empty() || self.constraint.is_some() {
+            return Want::LastLogits;
+        }
+        match (sampling.is_plain_greedy(), sampling.best_that_decide()) {
+            (true, _) => Want::Argmax,
+            (false, Some(count)) => Want::BestLogits(count),
+            (false, None) => Want::LastLogits,
         }
     }
 

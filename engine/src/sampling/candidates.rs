@@ -70,6 +70,14 @@ impl Candidates {
         Ok(())
     }
 
+    /// Begins with these tokens, ids ascending.
+    pub(super) fn begin_among(&mut self, best: &[(TokenId, f32)]) {
+        self.ids.clear();
+        self.ids.extend(best.iter().map(|&(id, _)| id));
+        self.logits.clear();
+        self.logits.extend(best.iter().map(|&(_, logit)| logit));
+    }
+
     /// How many candidates there are (those at minus infinity included).
     pub fn len(&self) -> usize {
         self.logits.len()

@@ -99,6 +99,20 @@ impl Sampler {
         }
     }
 
+    /// Chooses as `choose` does from the row whose best tokens these are, ids ascending: as many as
+    /// [`SamplingParams::best_that_decide`] says, and all tied with the last of them however they are scaled.
+    ///
+    /// # Errors
+    /// As `choose`.
+    pub fn choose_among(
+        &mut self,
+        best: &[(TokenId, f32)],
+        context: Context<'_>,
+    ) -> Result<TokenId, BadLogits> {
+        self.candidates.begin_among(best);
+        self.draw(context)
+    }
+
     /// The best token of those that the constraint allows, or else the parameters.
     fn best_allowed(&mut self, row: &[f32], context: Context<'_>) -> Result<TokenId, BadLogits> {
         self.candidates.begin(row);
@@ -115,12 +129,12 @@ impl Sampler {
         let candidates = &mut self.candidates;
         let params = context.params;
         let changed = params.changes_logits() || context.forbids_any();
-        let number = random::uniform(params.seed, context.output.len() as u64);
         // What most requests ask for needs no copy of the row.
         match (changed, params.is_greedy(), params.top_k as usize) {
             (false, true, _) => return Ok(TokenId(softmax::argmax(row)? as u32)),
             (false, false, _) if !params.truncates() => {
                 let scale = temperature::scale(params.temperature);
+                let number = random::uniform(params.seed, context.output.len() as u64);
                 let drawn = draw::draw_from(row, scale, number, &mut candidates.run_sums)?;
                 return Ok(TokenId(drawn as u32));
             }
@@ -133,6 +147,12 @@ impl Sampler {
         if params.is_greedy() {
             return candidates.best();
         }
+        self.draw(context)
+    }
+
+    /// Draws one of the candidates, after the processors that take some out.
+    fn draw(&mut self, context: Context<'_>) -> Result<TokenId, BadLogits> {
+        let (candidates, params) = (&mut self.candidates, context.params);
         candidates.max()?;
         temperature::temperature(candidates, params.temperature);
         top_k::top_k(candidates, params.top_k);
@@ -141,7 +161,7 @@ impl Sampler {
         min_p::min_p(candidates, params.min_p)?;
         cutoff::epsilon_cutoff(candidates, params.epsilon_cutoff)?;
         cutoff::eta_cutoff(candidates, params.eta_cutoff)?;
-        candidates.draw(number)
+        candidates.draw(random::uniform(params.seed, context.output.len() as u64))
     }
 }
 

@@ -117,6 +117,12 @@ impl SamplingParams {
             || self.eta_cutoff > 0.0
     }
 
+    /// How many of the best logits decide, with those tied with the last of them; `None` where all do.
+    pub fn best_that_decide(&self) -> Option<u32> {
+        let best_decide = self.top_k > 0 && !self.is_greedy() && !self.changes_logits();
+        best_decide.then_some(self.top_k)
+    }
+
     /// Whether a penalty needs to know the tokens so far.
     pub fn counts_tokens(&self) -> bool {
         self.repetition_penalty != 1.0

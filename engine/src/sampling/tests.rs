@@ -267,5 +267,13 @@ proptest::proptest! {
         };
         let chosen = Sampler::default().choose(&row, context);
         proptest::prop_assert_eq!(chosen, choose_step_by_step(&row, &params));
+        if let Some(count) = params.best_that_decide().filter(|count| *count as usize <= row.len()) {
+            let mut sorted = row.clone();
+            sorted.sort_by(|a, b| b.total_cmp(a));
+            let last = sorted[count as usize - 1];
+            let all = row.iter().zip(0..).map(|(&logit, id)| (TokenId(id), logit));
+            let best: Vec<_> = all.filter(|(_, logit)| *logit >= last - last.abs() * 1e-6).collect();
+            proptest::prop_assert_eq!(Sampler::default().choose_among(&best, context), chosen);
+        }
     }
 }

@@ -136,7 +136,7 @@ fn check_limits(plan: &StepPlan, limits: &BatchLimits, capacity: &Capacity) {
     let prompts = prompts.iter().map(|c| c.tokens.len());
     let rows = |want: Want, tokens: usize| match want {
         Want::Nothing | Want::Hidden => 0,
-        Want::Argmax | Want::LastLogits => 1,
+        Want::Argmax | Want::LastLogits | Want::BestLogits(_) => 1,
         Want::AllArgmax | Want::AllLogits => tokens,
     };
     assert!(plan.tokens() <= capacity.max_step_tokens as usize);

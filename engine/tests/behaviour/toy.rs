@@ -88,7 +88,7 @@ impl ToyExecutor {
                         count,
                     }
                 }
-                Want::LastLogits => {
+                Want::LastLogits | Want::BestLogits(_) => {
                     self.push_row(last, output);
                     ChunkResult::Logits {
                         first: first_row,

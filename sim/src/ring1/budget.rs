@@ -69,7 +69,7 @@ pub(super) fn check(
 fn rows(chunk: &Chunk) -> usize {
     match chunk.want {
         Want::Nothing | Want::Hidden => 0,
-        Want::Argmax | Want::LastLogits => 1,
+        Want::Argmax | Want::LastLogits | Want::BestLogits(_) => 1,
         Want::AllArgmax | Want::AllLogits => chunk.tokens.len(),
     }
 }

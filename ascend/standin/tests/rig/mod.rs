@@ -4,12 +4,14 @@
 // Not every test uses all of it.
 #![allow(dead_code)]
 
+mod control;
 pub mod tensors;
 
-use libloading::Library;
+use control::{Control, install};
 use ropeteam_acl_sys::types::*;
 use ropeteam_acl_sys::{Acl, Search};
-use std::ffi::{CStr, CString, c_void};
+use std::ffi::{CStr, c_void};
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::ptr::null_mut;
 
@@ -17,7 +19,7 @@ use std::ptr::null_mut;
 pub struct Rig {
     /// Its functions.
     pub acl: Acl,
-    control: Library,
+    control: Control,
 }
 
 /// Calls a function of a table and gives its code.
@@ -38,24 +40,25 @@ macro_rules! ok {
     }};
 }
 
+impl Deref for Rig {
+    type Target = Control;
+
+    fn deref(&self) -> &Control {
+        &self.control
+    }
+}
+
 impl Rig {
     /// A copy in which nothing was called yet.
     pub fn untouched(settings: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let exe = std::env::current_exe().expect("a test runs");
-        let built = exe.with_file_name("libropeteam_ascend_standin.so");
-        let library = folder.path().join("libascendcl.so");
-        std::fs::copy(&built, &library).unwrap_or_else(|e| panic!("{}: {e}", built.display()));
-        for name in ["libnnopbase.so", "libopapi.so"] {
-            std::os::unix::fs::symlink(&library, folder.path().join(name)).expect("a link");
-        }
+        let library = install(folder.path(), true);
         let search = Search {
             folders: vec![PathBuf::from(folder.path())],
             ..Search::default()
         };
         let acl = Acl::load(&search).expect("the stand-in loads");
-        // SAFETY: opening it a second time runs no initialiser.
-        let control = unsafe { Library::new(&library) }.expect("the same library");
+        let control = Control::new(&library);
         let rig = Self { acl, control };
         rig.configure("violations=keep");
         rig.configure(settings);
@@ -68,76 +71,6 @@ impl Rig {
         ok!(rig.runtime.aclInit(std::ptr::null()));
         ok!(rig.runtime.aclrtSetDevice(0));
         rig
-    }
-
-    /// Changes settings.
-    pub fn configure(&self, settings: &str) {
-        let text = CString::new(settings).expect("no null");
-        // SAFETY: the symbol has this type.
-        let code = unsafe {
-            let configure = self
-                .control
-                .get::<unsafe extern "C" fn(*const i8) -> i32>("standinConfigure".as_bytes());
-            configure.expect("offered")(text.as_ptr().cast())
-        };
-        assert_eq!(code, 0, "{settings}");
-    }
-
-    /// What the stand-in holds against us since last asked.
-    pub fn violations(&self) -> Vec<String> {
-        let mut buffer = vec![0u8; 1 << 16];
-        // SAFETY: the symbol has this type, and the buffer this length.
-        let len = unsafe {
-            let take = self
-                .control
-                .get::<unsafe extern "C" fn(*mut u8, usize) -> usize>(
-                    "standinTakeViolations".as_bytes(),
-                );
-            take.expect("offered")(buffer.as_mut_ptr(), buffer.len())
-        };
-        buffer.truncate(len);
-        let text = String::from_utf8(buffer).expect("text");
-        text.lines().map(str::to_owned).collect()
-    }
-
-    /// Says whose a block of a cache is; 0: it is shared.
-    pub fn tag_block(&self, cache: *mut c_void, block: usize, owner: u64) {
-        type Tag = unsafe extern "C" fn(*const c_void, usize, u64);
-        // SAFETY: the symbol has this type.
-        unsafe {
-            let tag = self.control.get::<Tag>("standinTagBlock".as_bytes());
-            tag.expect("offered")(cache, block, owner);
-        }
-    }
-
-    /// Says who is behind the sequences of attentions.
-    pub fn read_as(&self, owners: &[u64]) {
-        type ReadAs = unsafe extern "C" fn(*const u64, usize);
-        // SAFETY: the symbol has this type, and the numbers this count.
-        unsafe {
-            let read = self.control.get::<ReadAs>("standinReadAs".as_bytes());
-            read.expect("offered")(owners.as_ptr(), owners.len());
-        }
-    }
-
-    /// Microseconds of this thread, or with `busy` those that devices worked.
-    pub fn microseconds(&self, busy: bool) -> f64 {
-        let symbol = match busy {
-            true => "standinBusyTime",
-            false => "standinHostTime",
-        };
-        // SAFETY: the symbols have this type.
-        unsafe {
-            let time = self
-                .control
-                .get::<unsafe extern "C" fn() -> f64>(symbol.as_bytes());
-            time.expect("offered")()
-        }
-    }
-
-    /// Asserts that nothing is held against us.
-    pub fn clean(&self) {
-        assert_eq!(self.violations(), [] as [String; 0]);
     }
 
     /// Asserts that exactly one thing is, and that it says `text`.

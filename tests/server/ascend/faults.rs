@@ -1,0 +1,91 @@
+//! An NPU that breaks in the middle of streams: they go on with the bytes of one that does not.
+
+use super::Cann;
+use crate::http::{get, post};
+use serde_json::{Value, json};
+
+/// Requests that take different ways: the best token found by the chip, a draw from columns that it finds, one from whole rows, several
+/// choices, and a form to keep.
+fn bodies() -> Vec<Value> {
+    let body = |prompt: &str, more: Value| {
+        let mut body =
+            json!({"model": "m", "prompt": prompt, "max_tokens": 40, "ignore_eos": true});
+        let fields = more.as_object().expect("fields").clone();
+        body.as_object_mut().expect("fields").extend(fields);
+        body
+    };
+    vec![
+        body("abcdefghij", json!({"temperature": 0})),
+        body(
+            "The lighthouse",
+            json!({"seed": 3, "temperature": 0.8, "top_k": 20}),
+        ),
+        body(
+            "keeper",
+            json!({"seed": 4, "temperature": 0.8, "logprobs": 2}),
+        ),
+        body("notebooks", json!({"seed": 5, "temperature": 1.0, "n": 2})),
+        json!({"model": "m", "prompt": "A number", "max_tokens": 30, "temperature": 0,
+            "structured_outputs": {"regex": "[0-9]{30}"}}),
+    ]
+}
+
+/// The choices of all of them, asked for at once.
+fn choices(port: u16) -> Vec<Value> {
+    std::thread::scope(|scope| {
+        let ask = |body: Value| {
+            scope.spawn(move || {
+                let answer = post(port, "/v1/completions", &body);
+                assert_eq!(answer.status, 200, "{}", answer.body);
+                answer.json()["choices"].clone()
+            })
+        };
+        let asked: Vec<_> = bodies().into_iter().map(ask).collect();
+        let answers = asked.into_iter().map(|thread| thread.join());
+        answers.map(|choices| choices.expect("choices")).collect()
+    })
+}
+
+fn survives(device: &str, settings: &str, flags: &[&str], cause: &str) {
+    let cann = Cann::new();
+    let both = ["--device", device];
+    let undisturbed = cann.server("llama", "devices=2", &both);
+    let wanted = choices(undisturbed.port);
+    let all: Vec<&str> = both.iter().chain(flags).copied().collect();
+    let broken = cann.server("llama", &format!("devices=2;{settings}"), &all);
+    assert_eq!(choices(broken.port), wanted);
+    let page = get(broken.port, "/metrics").body;
+    let told = page
+        .lines()
+        .any(|line| line.starts_with("ropeteam_device_restarts_total") && line.contains(cause));
+    assert!(told, "no restart by {cause} in\n{page}");
+}
+
+#[test]
+fn a_stream_survives_an_exception_of_the_chip() {
+    survives("ascend:0", "fail=task:600:507015", &[], "hardware");
+}
+
+#[test]
+fn a_stream_goes_on_from_one_chip_to_the_other() {
+    survives("ascend:0,1", "fail=task:600:507015", &[], "hardware");
+}
+
+#[test]
+fn a_stream_survives_a_task_that_never_ends() {
+    let flags = ["--step-timeout-ms", "3000"];
+    survives("ascend:0,1", "hang=task:600", &flags, "hardware");
+}
+
+#[test]
+fn a_stream_survives_the_death_of_its_process() {
+    // Each process of the device dies at its 2000th task.
+    let flags = ["--isolation", "process"];
+    survives("ascend:0", "die=task:2000", &flags, "process");
+}
+
+#[test]
+fn a_stream_goes_on_in_the_process_of_the_other_chip() {
+    let flags = ["--isolation", "process"];
+    survives("ascend:0,1", "die=task:900", &flags, "process");
+}

@@ -1,0 +1,100 @@
+//! Serving on Ascend devices, which the stand-in's library plays. Here: what a machine without CANN is told, and what the others say of
+//! it.
+
+mod faults;
+mod goldens;
+mod serving;
+
+use crate::process::{Server, free_port, ropeteam, tiny};
+use std::path::PathBuf;
+use tempfile::TempDir;
+
+/// A folder that looks like an installed CANN: the stand-in under the names of its libraries.
+struct Cann(TempDir);
+
+impl Cann {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let exe = std::env::current_exe().expect("a test runs");
+        let built: PathBuf = exe.with_file_name("libropeteam_ascend_standin.so");
+        assert!(built.exists(), "{}", built.display());
+        for name in ["libascendcl.so", "libnnopbase.so", "libopapi.so"] {
+            std::os::unix::fs::symlink(&built, folder.path().join(name)).expect("a link");
+        }
+        Self(folder)
+    }
+
+    /// A server on its devices. Whatever it does against the contract ends it.
+    fn server(&self, model: &str, settings: &str, flags: &[&str]) -> Server {
+        let path = self.0.path().to_str().expect("a UTF-8 path");
+        let settings = format!("violations=abort;memory_mib=2048;{settings}");
+        let variables = [
+            ("LD_LIBRARY_PATH", path),
+            ("ROPETEAM_STANDIN", settings.as_str()),
+        ];
+        // A fixture's name, or a path.
+        let model = tiny(model);
+        let mut all = vec!["--model", model.to_str().expect("a UTF-8 path")];
+        all.extend(flags);
+        Server::start_in(&variables, &all)
+    }
+}
+
+#[test]
+fn a_machine_without_cann_is_told_what_to_do() {
+    let output = ropeteam()
+        .env_remove("LD_LIBRARY_PATH")
+        .args(["serve", "--device", "ascend:0"])
+        .args(["--port", &free_port().to_string(), "--model"])
+        .arg(tiny("llama"))
+        .output()
+        .expect("it runs");
+    assert_eq!(output.status.code(), Some(5));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        errors.contains("cannot open libascendcl.so") && errors.contains("ropeteam doctor"),
+        "{errors}"
+    );
+    assert!(!errors.contains("panicked"), "{errors}");
+}
+
+#[test]
+fn devices_and_doctor_say_what_there_is() {
+    let cann = Cann::new();
+    let on = |arguments: &[&str]| {
+        let output = ropeteam()
+            .env("LD_LIBRARY_PATH", cann.0.path())
+            .env("ROPETEAM_STANDIN", "devices=2;memory_mib=4096")
+            .args(arguments)
+            .output()
+            .expect("it runs");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let listed = on(&["devices"]);
+    assert!(listed.starts_with("cpu "), "{listed}");
+    assert!(
+        listed.contains("ascend:1  Ascend910B3, 4.0 GiB of 4.0 GiB free"),
+        "{listed}"
+    );
+    let model = tiny("llama");
+    let model = model.to_str().expect("a UTF-8 path");
+    let doctor = [
+        "doctor",
+        "--port",
+        "0",
+        "--management-port",
+        "off",
+        "--model",
+        model,
+    ];
+    let on_npu = on(&[&doctor[..], &["--device", "ascend:0"]].concat());
+    assert!(on_npu.contains("ok       operators: all 11"), "{on_npu}");
+    // There is no driver behind the stand-in.
+    assert!(
+        on_npu.contains("problem  device nodes: /dev/davinci_manager"),
+        "{on_npu}"
+    );
+    let on_cpu = on(&doctor);
+    assert!(on_cpu.contains("ok       memory: weights"), "{on_cpu}");
+    assert!(on_cpu.contains("0 problems"), "{on_cpu}");
+}
