@@ -55,24 +55,14 @@ impl Session {
             acl,
             runtime.aclrtCreateContext(&mut session.context, device)
         )?;
-        session.compute = session.stream()?;
-        session.copy = session.stream()?;
-        session.update = session.stream()?;
+        // Each is the session's from when it is there, so that none stays behind when the next call fails.
+        for stream in [&mut session.compute, &mut session.copy, &mut session.update] {
+            call!(acl, runtime.aclrtCreateStreamWithConfig(stream, 0, FAST))?;
+            // What follows a failed task would compute on garbage.
+            let stops = ACL_STOP_ON_FAILURE;
+            call!(acl, runtime.aclrtSetStreamFailureMode(*stream, stops))?;
+        }
         Ok(session)
-    }
-
-    fn stream(&self) -> Result<aclrtStream, AclError> {
-        let mut stream = aclrtStream::NULL;
-        call!(
-            self.acl,
-            runtime.aclrtCreateStreamWithConfig(&mut stream, 0, FAST)
-        )?;
-        // What follows a failed task would compute on garbage.
-        let stops = call!(
-            self.acl,
-            runtime.aclrtSetStreamFailureMode(stream, ACL_STOP_ON_FAILURE)
-        );
-        stops.map(|()| stream)
     }
 
     /// Waits for all that a stream was given.

@@ -22,6 +22,9 @@ pub struct Graphs {
     sizes: HashMap<usize, Size>,
     /// What is being captured.
     recording: Option<Recording>,
+    /// The stream is in a capture, and in a group of it.
+    captures: bool,
+    in_group: bool,
     /// The graph that the step under way starts, by rows and place.
     chosen: Option<(usize, usize)>,
     /// The ids of the step under way are where its first operator looks.
@@ -63,6 +66,8 @@ impl Graphs {
             enabled: enabled && session.acl.graphs.absent().is_empty(),
             sizes: HashMap::new(),
             recording: None,
+            captures: false,
+            in_group: false,
             chosen: None,
             ids_placed: false,
         }
@@ -79,13 +84,15 @@ impl Graphs {
     }
 
     /// What is captured up to `end_group` gets other numbers before each start.
-    pub fn begin_group(&self) -> Result<(), AclError> {
+    pub fn begin_group(&mut self) -> Result<(), AclError> {
         let session = &self.session;
         let begun = call!(
             session.acl,
             graphs.aclmdlRICaptureTaskGrpBegin(session.compute)
         );
-        session.noted(begun)
+        session.noted(begun)?;
+        self.in_group = true;
+        Ok(())
     }
 
     /// See `begin_group`.
@@ -97,6 +104,7 @@ impl Graphs {
             graphs.aclmdlRICaptureTaskGrpEnd(session.compute, &mut group)
         );
         session.noted(ended)?;
+        self.in_group = false;
         if let Some(recording) = &mut self.recording {
             recording.groups.push((group, attention));
         }
@@ -113,6 +121,7 @@ impl Graphs {
             Ok(()) => {
                 let groups = Vec::new();
                 self.recording = Some(Recording { rows, groups });
+                self.captures = true;
                 true
             }
             Err(error) => {
@@ -122,7 +131,7 @@ impl Graphs {
         }
     }
 
-    /// Ends a capture; false when nothing came of it.
+    /// Ends a capture; false when nothing came of it. An error where the stream is captured still, which then is of no use.
     fn end_capture(&mut self, recording: Recording) -> Result<bool, AclError> {
         let session = self.session.clone();
         let rows = recording.rows;
@@ -131,9 +140,13 @@ impl Graphs {
             session.acl,
             graphs.aclmdlRICaptureEnd(session.compute, &mut handle)
         );
+        self.captures = ended.is_err() && self.is_capturing();
         if let Err(error) = ended {
             self.give_up(rows, &error);
-            return Ok(false);
+            return match self.captures {
+                true => session.noted(Err(error)),
+                false => Ok(false),
+            };
         }
         let graph = Graph {
             handle,
@@ -148,6 +161,17 @@ impl Graphs {
         tracing::debug!(rows, place, "captured a step as a graph");
         self.chosen = Some((rows, place));
         Ok(true)
+    }
+
+    /// Whether the stream is in a capture, which it may be even though the end of the capture failed.
+    fn is_capturing(&self) -> bool {
+        let session = &self.session;
+        let (mut status, mut graph) = (ACL_MODEL_RI_CAPTURE_STATUS_NONE, aclmdlRI::NULL);
+        let asked = call!(
+            session.acl,
+            graphs.aclmdlRICaptureGetInfo(session.compute, &mut status, &mut graph)
+        );
+        asked.is_err() || status != ACL_MODEL_RI_CAPTURE_STATUS_NONE
     }
 
     fn give_up(&mut self, rows: usize, error: &AclError) {
@@ -172,9 +196,17 @@ impl Graphs {
 
     /// Ends a capture that a failed step left behind.
     pub fn abandon(&mut self) {
-        if self.recording.take().is_some() {
-            let mut handle = aclmdlRI::NULL;
+        self.recording = None;
+        if std::mem::take(&mut self.captures) {
+            let (mut handle, mut group) = (aclmdlRI::NULL, aclrtTaskGrp::NULL);
             let session = &self.session;
+            if std::mem::take(&mut self.in_group) {
+                let stream = session.compute;
+                let _ = call!(
+                    session.acl,
+                    graphs.aclmdlRICaptureTaskGrpEnd(stream, &mut group)
+                );
+            }
             let ended = call!(
                 session.acl,
                 graphs.aclmdlRICaptureEnd(session.compute, &mut handle)

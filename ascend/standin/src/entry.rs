@@ -3,7 +3,7 @@
 
 use crate::caller::{Caller, Wait};
 use crate::fail::{Fail, failure, mistake};
-use crate::fault::{Fault, count};
+use crate::fault::Fault;
 use crate::host_time;
 use crate::timing::call_time;
 use crate::world::{Process, World};
@@ -117,7 +117,7 @@ fn begin(call: &'static str, caller: &Caller) -> Result<MutexGuard<'static, Worl
     let mut world = world();
     world.now = host_time::now(caller, world.settings.real_clock) + call_time(call);
     world.wake = None;
-    match count(&mut world.settings.rules, call) {
+    match world.settings.fault_at(call) {
         Some(Fault::Code(code)) => return Err(failure(code, "a fault was asked for")),
         Some(Fault::Die) => std::process::abort(),
         Some(Fault::Hang) => {

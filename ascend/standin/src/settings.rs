@@ -13,8 +13,11 @@
 //! | `fail` | `SYMBOL:N:CODE`: the N-th call from now fails; `task:N:CODE`: the N-th task does, and its device stays broken | |
 //! | `hang` | `SYMBOL:N`: the N-th call never returns; `task:N`: the N-th task never ends | |
 //! | `die` | `SYMBOL:N` or `task:N`: the process ends there | |
+//! | `once` | a file that is not there yet: of all processes with this setting, only the first one at a fault makes it | |
 
-use crate::fault::{Fault, Rule};
+use crate::fault::{Fault, Rule, count};
+use std::fs::File;
+use std::path::PathBuf;
 
 /// What a violation leads to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,6 +62,8 @@ pub struct Settings {
     pub computes: bool,
     /// Faults to make.
     pub rules: Vec<Rule>,
+    /// Made by the process that makes a fault, which no other one makes then.
+    pub once: Option<PathBuf>,
 }
 
 impl Default for Settings {
@@ -72,6 +77,7 @@ impl Default for Settings {
             real_clock: false,
             computes: true,
             rules: Vec::new(),
+            once: None,
         }
     }
 }
@@ -116,10 +122,21 @@ impl Settings {
                 self.rules.push(Rule::parse(place, fault)?);
             }
             ("hang", _) => self.rules.push(Rule::parse(value, Fault::Hang)?),
+            ("once", _) => self.once = Some(PathBuf::from(value)),
             ("die", _) => self.rules.push(Rule::parse(value, Fault::Die)?),
             _ => return None,
         }
         Some(())
+    }
+
+    /// Counts one call and says what is to happen at it.
+    pub fn fault_at(&mut self, place: &str) -> Option<Fault> {
+        let due = count(&mut self.rules, place)?;
+        let is_first = match &self.once {
+            None => true,
+            Some(file) => File::create_new(file).is_ok(),
+        };
+        is_first.then_some(due)
     }
 
     /// Whether the chip is one of the small inference chips, which lack bf16 and several operators.

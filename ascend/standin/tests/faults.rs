@@ -29,6 +29,18 @@ fn a_call_fails_when_it_was_asked_to_and_nobody_is_to_blame() {
 }
 
 #[test]
+fn a_fault_for_one_process_is_made_by_the_first_at_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let once = folder.path().join("made");
+    let settings = format!("fail=aclrtCreateStream:1:207008;once={}", once.display());
+    for code in [207008, 0] {
+        let rig = Rig::new(&settings);
+        let mut stream = aclrtStream::NULL;
+        assert_eq!(code!(rig.runtime.aclrtCreateStream(&mut stream)), code);
+    }
+}
+
+#[test]
 fn a_device_that_broke_says_so_until_it_is_reset() {
     let rig = Rig::new("fail=task:2:507015");
     let (stream, other, host) = (rig.stream(), rig.stream(), rig.pinned_with(&[1; 64]));

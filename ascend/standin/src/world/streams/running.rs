@@ -2,7 +2,7 @@
 
 use crate::caller::Wait;
 use crate::fail::{Fail, failure};
-use crate::fault::{Fault, count};
+use crate::fault::Fault;
 use crate::task::{Access, Id, Reach, Task, Work};
 use crate::timing::{task_time, work_time};
 use crate::world::World;
@@ -68,7 +68,7 @@ impl World {
     fn run_one(&mut self, id: Id, task: &Task) -> Wait {
         let device = self.device_of(id).unwrap_or(0);
         let outcome = match &task.work {
-            Work::Run(_) => match count(&mut self.settings.rules, "task") {
+            Work::Run(_) => match self.settings.fault_at("task") {
                 Some(Fault::Die) => std::process::abort(),
                 Some(Fault::Hang) => {
                     if let Some(stream) = self.streams.get_mut(&id) {
