@@ -43,6 +43,30 @@ macro_rules! operator {
     };
 }
 
+/// Launches an operator whose executor is kept: its first phase and itself, its tensors (with their places, where some are left out), what
+/// else tells one shape from another, and the arguments of the first phase, of which `t[i]` is the i-th tensor.
+macro_rules! launch {
+    ($device:ident, $first:ident, $name:ident, $tensors:expr, $numbers:expr, |$t:ident| ($($argument:expr),* $(,)?)) => {
+        launch!($device, $first, $name, $tensors, [], $numbers, |$t| ($($argument),*))
+    };
+    ($device:ident, $first:ident, $name:ident, $tensors:expr, $places:expr, $numbers:expr, |$t:ident| ($($argument:expr),* $(,)?)) => {{
+        let acl = $device.session.acl;
+        let launch = $crate::launch::Launch {
+            operator: operator!($name),
+            tensors: &$tensors,
+            places: &$places,
+            numbers: &$numbers,
+        };
+        $device.launcher.launch(&launch, |$t, made| {
+            // SAFETY: tensors and other handles that live as long as the executor; null where the operator allows it.
+            unsafe {
+                acl.operators
+                    .$first($($argument,)* &mut made.workspace, &mut made.executor)
+            }
+        })
+    }};
+}
+
 /// A launch whose executor is kept: the tensors, with their places among the operator's own, and what else tells one shape from
 /// another.
 pub struct Launch<'a> {

@@ -2,7 +2,8 @@
 //! at run time. One device belongs to the thread that opened it; nothing here can be sent to another.
 //!
 //! Layers: `acl-sys` declares the C functions; `error` turns every code into a value; `session`, `memory`, `pinned` and `tensor` own
-//! what has to be given back; `launch` prepares and launches operators; the files of `device` say which operator does what.
+//! what has to be given back; `launch` prepares and launches operators; the files of `device` say which operator does what (begin with
+//! `device/mod.rs`).
 //! What each must obey stands in the official documentation; a software stand-in (`ascend/standin`) holds us to it in tests.
 
 // Calls of C functions stand in one macro, whose arguments are this crate's own handles, addresses and numbers.

@@ -4,7 +4,7 @@
 
 use super::AclDevice;
 use super::buffers::ELEMENT;
-use crate::launch::{Launch, Operator};
+use crate::launch::Operator;
 use crate::tensor::{TensorList, View};
 use ropeteam_acl_sys::types::aclrtStream;
 use ropeteam_device::checks::{check_heads, ensure, shape_error};
@@ -163,15 +163,16 @@ impl AclDevice {
         let (Some(cache), Some(step)) = (&self.cache, self.inputs.views()) else {
             return Ok(());
         };
-        let acl = self.session.acl;
         let (sections, size, neox) = (
             cache.sections.handle(),
             shape.head_dim as i64,
             !rope.interleaved,
         );
-        let launch = Launch {
-            operator: operator!(aclnnRopeWithSinCosCache),
-            tensors: &[
+        launch!(
+            self,
+            aclnnRopeWithSinCosCacheGetWorkspaceSize,
+            aclnnRopeWithSinCosCache,
+            [
                 step.positions,
                 sources[0],
                 sources[1],
@@ -179,27 +180,9 @@ impl AclDevice {
                 out[0],
                 out[1],
             ],
-            places: &[],
-            numbers: &[size, neox.into()],
-        };
-        self.launcher.launch(&launch, |t, made| {
-            // SAFETY: tensors and sections that live as long as the executor.
-            unsafe {
-                acl.operators.aclnnRopeWithSinCosCacheGetWorkspaceSize(
-                    t[0],
-                    t[1],
-                    t[2],
-                    t[3],
-                    sections,
-                    size,
-                    neox,
-                    t[4],
-                    t[5],
-                    &mut made.workspace,
-                    &mut made.executor,
-                )
-            }
-        })
+            [size, neox.into()],
+            |t| (t[0], t[1], t[2], t[3], sections, size, neox, t[4], t[5])
+        )
     }
 
     /// Keys and values go to their slots.
@@ -213,7 +196,6 @@ impl AclDevice {
         let (Some(cache), Some(step)) = (&self.cache, self.inputs.views()) else {
             return Ok(());
         };
-        let acl = self.session.acl;
         let float = key.data_type;
         let heads = [shape.kv_heads, shape.head_dim];
         let rows = |view: View| View::new(view.address, float, &[count, heads[0], heads[1]]);
@@ -221,33 +203,27 @@ impl AclDevice {
         let [keys, values] = cache
             .layer(layer)
             .map(|region| View::new(region.address, float, &whole));
-        let launch = Launch {
-            operator: operator!(aclnnScatterPaKvCache),
-            tensors: &[rows(key), keys, step.slots, rows(value), values],
-            places: &[],
-            numbers: &[],
-        };
-        self.launcher.launch(&launch, |t, made| {
-            // SAFETY: tensors that live as long as the executor; null asks for the plain modes.
-            unsafe {
-                acl.operators.aclnnScatterPaKvCacheGetWorkspaceSize(
-                    t[0],
-                    t[1],
-                    t[2],
-                    t[3],
-                    t[4],
-                    null(),
-                    null(),
-                    null(),
-                    std::ptr::null_mut(),
-                    std::ptr::null_mut(),
-                    null(),
-                    null(),
-                    &mut made.workspace,
-                    &mut made.executor,
-                )
-            }
-        })
+        launch!(
+            self,
+            aclnnScatterPaKvCacheGetWorkspaceSize,
+            aclnnScatterPaKvCache,
+            [rows(key), keys, step.slots, rows(value), values],
+            [],
+            |t| (
+                t[0],
+                t[1],
+                t[2],
+                t[3],
+                t[4],
+                null(),
+                null(),
+                null(),
+                std::ptr::null_mut(),
+                std::ptr::null_mut(),
+                null(),
+                null()
+            )
+        )
     }
 
     /// See `Device::attention`.

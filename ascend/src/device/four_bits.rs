@@ -3,7 +3,6 @@
 //! `(q - 8 + offset) * scale`, so the offset is `8 + minimum / scale`, and none where all are 0.
 
 use super::AclDevice;
-use crate::launch::Launch;
 use crate::tensor::View;
 use half::f16;
 use ropeteam_acl_sys::types::*;
@@ -174,7 +173,6 @@ impl AclDevice {
         grouped: Grouped,
         out: View,
     ) -> Result<(), DeviceError> {
-        let acl = self.session.acl;
         let mut tensors = vec![x, weight, grouped.scale, out];
         let mut places = vec![0, 1, 2, 7];
         for (tensor, place) in [(grouped.offset, 3), (bias, 6)] {
@@ -183,35 +181,30 @@ impl AclDevice {
         }
         let offset = grouped.offset.map(|_| 4);
         let bias = bias.map(|_| tensors.len() - 1);
-        let launch = Launch {
-            operator: operator!(aclnnWeightQuantBatchMatmulV2),
-            tensors: &tensors,
-            places: &places,
-            numbers: &[
+        let given = |at: Option<&*mut aclTensor>| at.map_or(null(), |at| at.cast_const());
+        launch!(
+            self,
+            aclnnWeightQuantBatchMatmulV2GetWorkspaceSize,
+            aclnnWeightQuantBatchMatmulV2,
+            tensors,
+            places,
+            [
                 grouped.group.into(),
                 grouped.offset.is_some().into(),
-                bias.is_some().into(),
+                bias.is_some().into()
             ],
-        };
-        self.launcher.launch(&launch, |t, made| {
-            let given = |at: Option<usize>| at.map_or(null(), |at| t[at].cast_const());
-            // SAFETY: tensors that live as long as the executor; null where the operator allows it.
-            unsafe {
-                acl.operators.aclnnWeightQuantBatchMatmulV2GetWorkspaceSize(
-                    t[0],
-                    t[1],
-                    t[2],
-                    given(offset),
-                    null(),
-                    null(),
-                    given(bias),
-                    grouped.group,
-                    t[3],
-                    &mut made.workspace,
-                    &mut made.executor,
-                )
-            }
-        })
+            |t| (
+                t[0],
+                t[1],
+                t[2],
+                given(offset.map(|at| &t[at])),
+                null(),
+                null(),
+                given(bias.map(|at| &t[at])),
+                grouped.group,
+                t[3]
+            )
+        )
     }
 }
 

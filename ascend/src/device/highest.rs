@@ -3,7 +3,6 @@
 
 use super::AclDevice;
 use super::weights::decode;
-use crate::launch::Launch;
 use crate::tensor::View;
 use ropeteam_acl_sys::types::*;
 use ropeteam_device::checks::ensure;
@@ -87,30 +86,15 @@ impl AclDevice {
     }
 
     fn launch_top(&mut self, x: View, values: View, columns: View) -> Result<(), DeviceError> {
-        let acl = self.session.acl;
         let [_, width] = values.matrix();
-        let launch = Launch {
-            operator: operator!(aclnnTopk),
-            tensors: &[x, values, columns],
-            places: &[],
-            numbers: &[],
-        };
-        self.launcher.launch(&launch, |t, made| {
-            // SAFETY: tensors that live as long as the executor; the highest, in order.
-            unsafe {
-                acl.operators.aclnnTopkGetWorkspaceSize(
-                    t[0],
-                    width as i64,
-                    -1,
-                    true,
-                    true,
-                    t[1],
-                    t[2],
-                    &mut made.workspace,
-                    &mut made.executor,
-                )
-            }
-        })
+        launch!(
+            self,
+            aclnnTopkGetWorkspaceSize,
+            aclnnTopk,
+            [x, values, columns],
+            [],
+            |t| (t[0], width as i64, -1, true, true, t[1], t[2])
+        )
     }
 }
 

@@ -1,8 +1,7 @@
-//! Products and what stands round them: sums, norms in place, gates, rows by index.
+//! Products and what stands round them: copies, sums, norms, gates, rows by index.
 
 use super::AclDevice;
 use super::weights::{Form, Held};
-use crate::launch::Launch;
 use crate::memory::{Address, pointer};
 use crate::tensor::View;
 use ropeteam_acl_sys::types::*;
@@ -21,7 +20,6 @@ impl AclDevice {
         weight: Weight,
         out: View,
     ) -> Result<(), DeviceError> {
-        let acl = self.session.acl;
         let held = *self.weights.get("linear", weight)?;
         match held.form {
             Form::Floats => {}
@@ -30,25 +28,14 @@ impl AclDevice {
                 return self.product_in_int4(x, (held.view, held.bias), grouped, out);
             }
         }
-        let launch = Launch {
-            operator: operator!(aclnnMatmul),
-            tensors: &[x, held.view.transposed(), out],
-            places: &[],
-            numbers: &[],
-        };
-        self.launcher.launch(&launch, |t, made| {
-            // SAFETY: tensors that live as long as the executor.
-            unsafe {
-                acl.operators.aclnnMatmulGetWorkspaceSize(
-                    t[0],
-                    t[1],
-                    t[2],
-                    KEEP_TYPE,
-                    &mut made.workspace,
-                    &mut made.executor,
-                )
-            }
-        })?;
+        launch!(
+            self,
+            aclnnMatmulGetWorkspaceSize,
+            aclnnMatmul,
+            [x, held.view.transposed(), out],
+            [],
+            |t| (t[0], t[1], t[2], KEEP_TYPE)
+        )?;
         match held.bias {
             Some(bias) => self.add_in_place(out, bias),
             None => Ok(()),
@@ -63,84 +50,92 @@ impl AclDevice {
         scale: View,
         out: View,
     ) -> Result<(), DeviceError> {
-        let acl = self.session.acl;
         let [rows, inputs] = x.matrix();
         let [numbers, factors] = &mut self.scratch.rounded;
         numbers.reserve(&mut self.arena, "rounded rows", rows * inputs)?;
         factors.reserve(&mut self.arena, "rounded rows", rows * size_of::<f32>())?;
         let rounded = View::new(numbers.address, ACL_INT8, &[rows, inputs]);
         let factors = View::new(factors.address, ACL_FLOAT, &[rows]);
-        let launch = Launch {
-            operator: operator!(aclnnDynamicQuant),
-            tensors: &[x, rounded, factors],
-            places: &[0, 2, 3],
-            numbers: &[],
-        };
-        self.launcher.launch(&launch, |t, made| {
-            // SAFETY: tensors that live as long as the executor; no smoothing.
-            unsafe {
-                acl.operators.aclnnDynamicQuantGetWorkspaceSize(
-                    t[0],
-                    null(),
-                    t[1],
-                    t[2],
-                    &mut made.workspace,
-                    &mut made.executor,
-                )
-            }
-        })?;
+        launch!(
+            self,
+            aclnnDynamicQuantGetWorkspaceSize,
+            aclnnDynamicQuant,
+            [x, rounded, factors],
+            [0, 2, 3],
+            [],
+            |t| (t[0], null(), t[1], t[2])
+        )?;
         let mut tensors = vec![rounded, held.view, scale, factors, out];
         let mut places = vec![0, 1, 2, 4, 6];
         tensors.extend(held.bias);
         places.extend(held.bias.map(|_| 5));
-        let launch = Launch {
-            operator: operator!(aclnnQuantMatmulV4),
-            tensors: &tensors,
-            places: &places,
-            numbers: &[],
-        };
-        self.launcher.launch(&launch, |t, made| {
-            let bias = t.get(5).map_or(null(), |bias| bias.cast_const());
-            // SAFETY: as above; no offset.
-            unsafe {
-                acl.operators.aclnnQuantMatmulV4GetWorkspaceSize(
-                    t[0],
-                    t[1],
-                    t[2],
-                    null(),
-                    t[3],
-                    bias,
-                    false,
-                    true,
-                    t[4],
-                    &mut made.workspace,
-                    &mut made.executor,
-                )
-            }
-        })
+        let given = |bias: Option<&*mut aclTensor>| bias.map_or(null(), |bias| bias.cast_const());
+        launch!(
+            self,
+            aclnnQuantMatmulV4GetWorkspaceSize,
+            aclnnQuantMatmulV4,
+            tensors,
+            places,
+            [],
+            |t| (
+                t[0],
+                t[1],
+                t[2],
+                null(),
+                t[3],
+                given(t.get(5)),
+                false,
+                true,
+                t[4]
+            )
+        )
+    }
+
+    /// A copy inside the device, from a view to another of the same shape.
+    pub(super) fn copy(&mut self, from: View, to: View) -> Result<(), DeviceError> {
+        launch!(
+            self,
+            aclnnInplaceCopyGetWorkspaceSize,
+            aclnnInplaceCopy,
+            [to, from],
+            [],
+            |t| (t[0], t[1])
+        )
+    }
+
+    /// `out = norm(x)` over the last dimension; `x` may have gaps.
+    pub(super) fn norm(
+        &mut self,
+        x: View,
+        gamma: View,
+        eps: f32,
+        rstd: &[usize],
+        out: View,
+    ) -> Result<(), DeviceError> {
+        let bytes = rstd.iter().product::<usize>() * size_of::<f32>();
+        self.scratch.rstd.reserve(&mut self.arena, "norms", bytes)?;
+        let rstd = View::new(self.scratch.rstd.address, ACL_FLOAT, rstd);
+        launch!(
+            self,
+            aclnnRmsNormGetWorkspaceSize,
+            aclnnRmsNorm,
+            [x, gamma, out, rstd],
+            [eps.to_bits().into()],
+            |t| (t[0], t[1], eps.into(), t[2], t[3])
+        )
     }
 
     /// `x += y`, where y has x's last dimensions.
     pub(super) fn add_in_place(&mut self, x: View, y: View) -> Result<(), DeviceError> {
-        let (acl, one) = (self.session.acl, self.one.handle());
-        let launch = Launch {
-            operator: operator!(aclnnInplaceAdd),
-            tensors: &[x, y],
-            places: &[],
-            numbers: &[],
-        };
-        self.launcher.launch(&launch, |t, made| {
-            // SAFETY: as above; the factor lives as long as the device.
-            unsafe {
-                acl.operators.aclnnInplaceAddGetWorkspaceSize(
-                    t[0],
-                    t[1],
-                    one,
-                    &mut made.workspace,
-                    &mut made.executor,
-                )
-            }
-        })
+        let one = self.one.handle();
+        launch!(
+            self,
+            aclnnInplaceAddGetWorkspaceSize,
+            aclnnInplaceAdd,
+            [x, y],
+            [],
+            |t| (t[0], t[1], one)
+        )
     }
 
     /// `residual += x`, then `x = norm(residual)`.
@@ -152,80 +147,44 @@ impl AclDevice {
         eps: f32,
         rows: usize,
     ) -> Result<(), DeviceError> {
-        let acl = self.session.acl;
         self.scratch
             .rstd
             .reserve(&mut self.arena, "norms", rows * size_of::<f32>())?;
         let rstd = View::new(self.scratch.rstd.address, ACL_FLOAT, &[rows, 1]);
-        let launch = Launch {
-            operator: operator!(aclnnInplaceAddRmsNorm),
-            tensors: &[x, residual, gamma, rstd],
-            places: &[],
-            numbers: &[eps.to_bits().into()],
-        };
-        self.launcher.launch(&launch, |t, made| {
-            // SAFETY: as above.
-            unsafe {
-                acl.operators.aclnnInplaceAddRmsNormGetWorkspaceSize(
-                    t[0],
-                    t[1],
-                    t[2],
-                    eps.into(),
-                    t[3],
-                    &mut made.workspace,
-                    &mut made.executor,
-                )
-            }
-        })
+        launch!(
+            self,
+            aclnnInplaceAddRmsNormGetWorkspaceSize,
+            aclnnInplaceAddRmsNorm,
+            [x, residual, gamma, rstd],
+            [eps.to_bits().into()],
+            |t| (t[0], t[1], t[2], eps.into(), t[3])
+        )
     }
 
     /// `out = silu(gate) * up`: x rows are `[gate | up]`.
     pub(super) fn gate(&mut self, x: View, out: View) -> Result<(), DeviceError> {
-        let acl = self.session.acl;
-        let launch = Launch {
-            operator: operator!(aclnnSwiGlu),
-            tensors: &[x, out],
-            places: &[],
-            numbers: &[],
-        };
-        self.launcher.launch(&launch, |t, made| {
-            // SAFETY: as above.
-            unsafe {
-                acl.operators.aclnnSwiGluGetWorkspaceSize(
-                    t[0],
-                    -1,
-                    t[1],
-                    &mut made.workspace,
-                    &mut made.executor,
-                )
-            }
-        })
+        launch!(
+            self,
+            aclnnSwiGluGetWorkspaceSize,
+            aclnnSwiGlu,
+            [x, out],
+            [],
+            |t| (t[0], -1, t[1])
+        )
     }
 
     /// Rows of `x` by index.
     pub(super) fn select(&mut self, x: View, rows: &[u32], out: View) -> Result<(), DeviceError> {
-        let acl = self.session.acl;
         let index = self.send_indices(rows)?;
         let index = View::new(index, ACL_INT32, &[rows.len()]);
-        let launch = Launch {
-            operator: operator!(aclnnIndexSelect),
-            tensors: &[x, index, out],
-            places: &[],
-            numbers: &[],
-        };
-        self.launcher.launch(&launch, |t, made| {
-            // SAFETY: as above.
-            unsafe {
-                acl.operators.aclnnIndexSelectGetWorkspaceSize(
-                    t[0],
-                    0,
-                    t[1],
-                    t[2],
-                    &mut made.workspace,
-                    &mut made.executor,
-                )
-            }
-        })
+        launch!(
+            self,
+            aclnnIndexSelectGetWorkspaceSize,
+            aclnnIndexSelect,
+            [x, index, out],
+            [],
+            |t| (t[0], 0, t[1], t[2])
+        )
     }
 
     /// See `Device::embed`.
@@ -304,25 +263,14 @@ impl AclDevice {
 
     /// Rows of a table, by indices on the device.
     fn look_up(&mut self, table: View, index: View, out: View) -> Result<(), DeviceError> {
-        let acl = self.session.acl;
-        let launch = Launch {
-            operator: operator!(aclnnEmbedding),
-            tensors: &[table, index, out],
-            places: &[],
-            numbers: &[],
-        };
-        self.launcher.launch(&launch, |t, made| {
-            // SAFETY: as above.
-            unsafe {
-                acl.operators.aclnnEmbeddingGetWorkspaceSize(
-                    t[0],
-                    t[1],
-                    t[2],
-                    &mut made.workspace,
-                    &mut made.executor,
-                )
-            }
-        })
+        launch!(
+            self,
+            aclnnEmbeddingGetWorkspaceSize,
+            aclnnEmbedding,
+            [table, index, out],
+            [],
+            |t| (t[0], t[1], t[2])
+        )
     }
 
     /// Indices on the device, in the one place for them: those before were used by what is queued already.

@@ -2,7 +2,6 @@
 
 use super::AclDevice;
 use super::weights::decode;
-use crate::launch::Launch;
 use crate::memory::Address;
 use crate::tensor::View;
 use ropeteam_acl_sys::types::*;
@@ -109,27 +108,14 @@ impl AclDevice {
     }
 
     fn find_highest(&mut self, x: View, values: View, columns: View) -> Result<(), DeviceError> {
-        let acl = self.session.acl;
-        let launch = Launch {
-            operator: operator!(aclnnMaxDim),
-            tensors: &[x, values, columns],
-            places: &[],
-            numbers: &[],
-        };
-        self.launcher.launch(&launch, |t, made| {
-            // SAFETY: tensors that live as long as the executor.
-            unsafe {
-                acl.operators.aclnnMaxDimGetWorkspaceSize(
-                    t[0],
-                    -1,
-                    false,
-                    t[1],
-                    t[2],
-                    &mut made.workspace,
-                    &mut made.executor,
-                )
-            }
-        })
+        launch!(
+            self,
+            aclnnMaxDimGetWorkspaceSize,
+            aclnnMaxDim,
+            [x, values, columns],
+            [],
+            |t| (t[0], -1, false, t[1], t[2])
+        )
     }
 }
 
