@@ -4,6 +4,7 @@
 use crate::caller::{Caller, Wait};
 use crate::fail::{Fail, failure, mistake};
 use crate::fault::Fault;
+use crate::host_function;
 use crate::host_time;
 use crate::timing::call_time;
 use crate::world::{Process, World};
@@ -29,6 +30,9 @@ pub fn enter(
     call: &'static str,
     body: impl FnOnce(&mut World, &mut Caller) -> Result<(), Fail>,
 ) -> i32 {
+    if let Some(code) = host_function::refusal(call) {
+        return code;
+    }
     CALLER.with_borrow_mut(|caller| {
         let result = begin(call, caller).and_then(|mut world| {
             let done = body(&mut world, caller);
@@ -64,6 +68,9 @@ pub fn enter_waiting(
     timeout: i32,
     mut body: impl FnMut(&mut World, &mut Caller) -> Result<Wait, Fail>,
 ) -> i32 {
+    if let Some(code) = host_function::refusal(call) {
+        return code;
+    }
     CALLER.with_borrow_mut(|caller| {
         let since = Instant::now();
         let mut started = begin(call, caller);

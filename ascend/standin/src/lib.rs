@@ -14,6 +14,7 @@ mod entry;
 mod export;
 mod fail;
 mod fault;
+mod host_function;
 mod host_time;
 mod memory;
 mod objects;

@@ -1,5 +1,5 @@
 //! What the stand-in pretends to be and which faults it makes: `key=value` pairs separated by `;`, from the variable
-//! `ROPETEAM_STANDIN` at the first call and from `standinConfigure`.
+//! `ACL_STANDIN` at the first call and from `standinConfigure`.
 //!
 //! | key | value | default |
 //! | --- | --- | --- |

@@ -2,6 +2,7 @@
 
 use crate::clock::{Clock, Epoch};
 use crate::fail::{Fail, mistake};
+use crate::host_function::HostFunction;
 use crate::memory::{Block, Home, Memory, Span};
 use crate::owners::Owners;
 use crate::shadow::Findings;
@@ -22,6 +23,8 @@ pub type Id = u64;
 pub enum Work {
     /// It computes or copies.
     Run(Run),
+    /// It calls a function of the host.
+    Host(HostFunction),
     /// It marks an event.
     Record(Id),
     /// It waits for the task of that number of another stream.

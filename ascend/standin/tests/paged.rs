@@ -125,6 +125,21 @@ impl Paged {
     /// Both phases, without waiting.
     fn launch(&self, asked: &Asked) -> i32 {
         let rig = &self.rig;
+        let (code, size, executor) = self.prepare(asked);
+        match code {
+            0 => code!(rig.operators.aclnnFusedInferAttentionScoreV4(
+                self.workspace,
+                size,
+                executor,
+                self.stream
+            )),
+            code => code,
+        }
+    }
+
+    /// The first phase: its code, the workspace it wants and the executor.
+    fn prepare(&self, asked: &Asked) -> (i32, u64, *mut aclOpExecutor) {
+        let rig = &self.rig;
         let (key, value) = (
             self.list(self.key_cache.address),
             self.list(self.value_cache.address),
@@ -134,7 +149,7 @@ impl Paged {
         let layout = CString::new("TND").expect("no null");
         let (no, none) = (null::<aclTensor>(), null::<aclIntArray>());
         let far = i64::from(i32::MAX);
-        let (code, size, executor) = phase1!(rig.aclnnFusedInferAttentionScoreV4GetWorkspaceSize(
+        phase1!(rig.aclnnFusedInferAttentionScoreV4GetWorkspaceSize(
             self.query.tensor,
             key,
             value,
@@ -180,16 +195,7 @@ impl Paged {
             0,
             self.out.tensor,
             no
-        ));
-        match code {
-            0 => code!(rig.operators.aclnnFusedInferAttentionScoreV4(
-                self.workspace,
-                size,
-                executor,
-                self.stream
-            )),
-            code => code,
-        }
+        ))
     }
 
     #[track_caller]
@@ -306,61 +312,7 @@ fn a_way_that_is_not_offered_says_so_and_is_no_mistake() {
 fn an_attention_cannot_be_repeated_with_its_lengths_inside() {
     let paged = Paged::new();
     let rig = &paged.rig;
-    let (key, value) = (
-        paged.list(paged.key_cache.address),
-        paged.list(paged.value_cache.address),
-    );
-    let (ends, lens) = (rig.numbers(&[3]), rig.numbers(&[3]));
-    let table = rig.i32(&[2], &[1, 1]);
-    let layout = CString::new("TND").expect("no null");
-    let (no, none) = (null::<aclTensor>(), null::<aclIntArray>());
-    let (code, _, executor) = phase1!(rig.aclnnFusedInferAttentionScoreV4GetWorkspaceSize(
-        paged.query.tensor,
-        key,
-        value,
-        no,
-        paged.mask.tensor,
-        ends,
-        lens,
-        no,
-        no,
-        no,
-        no,
-        no,
-        no,
-        no,
-        table.tensor,
-        no,
-        no,
-        no,
-        no,
-        no,
-        no,
-        no,
-        no,
-        none,
-        no,
-        no,
-        no,
-        no,
-        no,
-        1,
-        1.0,
-        0,
-        0,
-        layout.as_ptr().cast_mut(),
-        1,
-        3,
-        0,
-        BLOCK,
-        0,
-        false,
-        0,
-        0,
-        0,
-        paged.out.tensor,
-        no
-    ));
+    let (code, _, executor) = paged.prepare(&Asked::default());
     assert_eq!(code, 0, "{}", rig.message());
     assert_eq!(
         code!(rig.meta.aclSetAclOpExecutorRepeatable(executor)),

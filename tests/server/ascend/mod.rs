@@ -30,7 +30,7 @@ impl Cann {
         let settings = format!("violations=abort;memory_mib=2048;{settings}");
         let variables = [
             ("LD_LIBRARY_PATH", path),
-            ("ROPETEAM_STANDIN", settings.as_str()),
+            ("ACL_STANDIN", settings.as_str()),
         ];
         // A fixture's name, or a path.
         let model = tiny(model);
@@ -61,15 +61,22 @@ fn a_machine_without_cann_is_told_what_to_do() {
 #[test]
 fn devices_and_doctor_say_what_there_is() {
     let cann = Cann::new();
-    let on = |arguments: &[&str]| {
+    let on_with = |variables: &[(&str, &str)], arguments: &[&str]| {
         let output = ropeteam()
             .env("LD_LIBRARY_PATH", cann.0.path())
-            .env("ROPETEAM_STANDIN", "devices=2;memory_mib=4096")
+            .envs(variables.iter().copied())
+            .env("ACL_STANDIN", "devices=2;memory_mib=4096")
             .args(arguments)
             .output()
             .expect("it runs");
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
+    let on = |arguments: &[&str]| on_with(&[], arguments);
+    let second = on_with(&[("ASCEND_RT_VISIBLE_DEVICES", "1")], &["devices"]);
+    assert!(
+        second.contains("ascend:0 ") && !second.contains("ascend:1 "),
+        "{second}"
+    );
     let listed = on(&["devices"]);
     assert!(listed.starts_with("cpu "), "{listed}");
     assert!(

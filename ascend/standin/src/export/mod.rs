@@ -8,6 +8,7 @@ mod events;
 mod graphs;
 mod meta;
 mod operators;
+mod others;
 mod process;
 mod storage;
 mod streams;

@@ -6,6 +6,7 @@ mod copies;
 mod devices;
 mod events;
 mod graphs;
+mod keys;
 mod launches;
 mod peers;
 mod storage;
@@ -15,11 +16,13 @@ pub use contexts::Context;
 pub use copies::{Copy, Fill};
 pub use devices::Device;
 pub use events::{Event, EventKind};
+pub use keys::KEY_BYTES;
 pub use launches::Launch;
 pub use streams::Stream;
 
 use captures::Capture;
 use graphs::{Graph, Update};
+use keys::Shared;
 
 use crate::clock::{Actor, Clock, Epoch, HOST};
 use crate::memory::Memory;
@@ -73,6 +76,8 @@ pub struct World {
     pub memory: Memory,
     /// Pairs of physical devices (who, whose) with peer access.
     pub peers: BTreeSet<(u32, u32)>,
+    /// Memory that others may have, by key.
+    keys: BTreeMap<String, Shared>,
     /// Whose blocks of caches are whose.
     pub owners: Owners,
     /// When the call under way will have been made.
@@ -93,13 +98,13 @@ pub struct World {
 const HANDLE_TAG: u64 = 0x00B0 << 48;
 
 impl World {
-    /// As the variable `ROPETEAM_STANDIN` says.
+    /// As the variable `ACL_STANDIN` says.
     pub fn from_environment() -> Self {
         let mut settings = Settings::default();
         let mut violations = Violations::default();
-        let text = std::env::var("ROPETEAM_STANDIN").unwrap_or_default();
+        let text = std::env::var("ACL_STANDIN").unwrap_or_default();
         if let Err(error) = settings.apply(&text) {
-            violations.report("ROPETEAM_STANDIN", &error);
+            violations.report("ACL_STANDIN", &error);
         }
         let mut world = Self {
             settings,
@@ -116,6 +121,7 @@ impl World {
             updates: BTreeMap::new(),
             memory: Memory::default(),
             peers: BTreeSet::new(),
+            keys: BTreeMap::new(),
             owners: Owners::default(),
             now: 0.0,
             wake: None,

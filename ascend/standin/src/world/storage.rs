@@ -110,6 +110,10 @@ impl World {
                 format!("{span} are freed, of {task}, which a graph needs as long as it lives");
             self.violations.report(call, &text);
         }
+        if let Some(holder) = self.imported_on(span) {
+            let text = format!("{span} are freed, and {holder} may use them");
+            self.violations.report(call, &text);
+        }
         let pending = self.pending_on(span);
         if let Some(task) = pending {
             let text = format!("{span} are freed while {task} still needs them");

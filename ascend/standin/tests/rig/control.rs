@@ -36,7 +36,7 @@ impl Control {
     }
 
     /// Calls a symbol of the type `F`.
-    fn with<F: Copy, R>(&self, symbol: &str, call: impl FnOnce(F) -> R) -> R {
+    pub fn with<F: Copy, R>(&self, symbol: &str, call: impl FnOnce(F) -> R) -> R {
         // SAFETY: every caller names the type that the stand-in gives the symbol.
         let function = unsafe { self.0.get::<F>(symbol.as_bytes()) };
         call(*function.expect("offered"))

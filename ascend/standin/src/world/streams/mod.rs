@@ -7,6 +7,7 @@ use super::World;
 use crate::caller::Caller;
 use crate::clock::{Actor, Clock, Epoch};
 use crate::fail::{Fail, failure, mistake};
+use crate::host_function::HostFunction;
 use crate::memory::Span;
 use crate::settings::Schedule;
 use crate::task::{Id, Task, Work};
@@ -167,6 +168,26 @@ impl World {
         }
         self.stir();
         enqueued
+    }
+
+    /// `aclrtLaunchHostFunc`.
+    pub fn call_host(
+        &mut self,
+        caller: &Caller,
+        stream: Id,
+        host: HostFunction,
+    ) -> Result<(), Fail> {
+        let stream = self.own_stream(caller, stream)?;
+        self.check_not_capturing(stream)?;
+        let task = NewTask {
+            call: "aclrtLaunchHostFunc",
+            spans: Vec::new(),
+            work: Work::Host(host),
+            knows: Clock::default(),
+            cost: Cost::default(),
+        };
+        self.enqueue(stream, task);
+        Ok(())
     }
 
     /// What the last task of a stream knows.

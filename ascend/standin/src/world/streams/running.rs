@@ -3,6 +3,7 @@
 use crate::caller::Wait;
 use crate::fail::{Fail, failure};
 use crate::fault::Fault;
+use crate::host_function;
 use crate::task::{Access, Id, Reach, Task, Work};
 use crate::timing::{task_time, work_time};
 use crate::world::World;
@@ -79,6 +80,10 @@ impl World {
                 Some(Fault::Code(code)) => Err(failure(code, "a fault was asked for")),
                 None => self.compute(id, device, task),
             },
+            Work::Host(host) => {
+                host_function::run(*host, &mut self.violations);
+                Ok(())
+            }
             Work::Record(event) => {
                 let (tasks, now) = (self.done(id) + 1, self.now(id).max(task.ready_at));
                 self.pass(*event, id, tasks, now);
