@@ -14,6 +14,8 @@ pub struct EngineState {
     pub devices_gone: usize,
     /// Devices there are.
     pub devices: usize,
+    /// Devices that failed at least once.
+    pub devices_failed: usize,
     /// Why a device last failed; `None` while none did.
     pub last_fault: Option<DeviceFault>,
     /// No new requests are admitted.

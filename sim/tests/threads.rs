@@ -250,3 +250,39 @@ fn the_handle_works_from_a_thread_without_a_system() {
     assert_eq!(seen.choices[0].reason, Some(FinishReason::Length));
     drop((engine, host));
 }
+
+#[test]
+fn an_engine_begins_with_the_devices_that_start_and_fails_only_when_none_does() {
+    let world = World::new(vec![FaultPlan::new([]), FaultPlan::new([])]);
+    let broken = Isolation::Thread(Arc::new(|_| {
+        Err(DeviceFault {
+            kind: FaultKind::Start,
+            detail: "no such chip".into(),
+        })
+    }));
+    in_real_time(async {
+        let mut parts = world.parts();
+        parts.devices[0].isolation = broken.clone();
+        let Isolation::Thread(sound) = parts.devices[1].isolation.clone() else {
+            panic!("devices of these tests live in threads");
+        };
+        // The broken one has failed by then.
+        parts.devices[1].isolation = Isolation::Thread(Arc::new(move |life| {
+            std::thread::sleep(50 * MS);
+            sound(life)
+        }));
+        let engine = Engine::start(world.config.clone(), parts).expect("valid parts");
+        assert_eq!(engine.first_life().await, Ok(()));
+        let seen = read(engine.generate(request("a", "one is enough"))).await;
+        assert_eq!(seen.choices[0].reason, Some(FinishReason::Length));
+    });
+    in_real_time(async {
+        let mut parts = world.parts();
+        for device in &mut parts.devices {
+            device.isolation = broken.clone();
+        }
+        let engine = Engine::start(world.config.clone(), parts).expect("valid parts");
+        let fault = engine.first_life().await.expect_err("no device");
+        assert_eq!(fault.detail, "no such chip");
+    });
+}

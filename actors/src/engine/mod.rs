@@ -214,13 +214,14 @@ impl Engine {
         state.wait_for(settled).await.is_ok_and(|s| s.is_ready())
     }
 
-    /// Waits until a device is up, or one failed before: what a program that has just started an engine wants to know.
+    /// Waits until a device is up, or all have failed: what a program that has just started an engine wants to know.
     ///
     /// # Errors
-    /// The failure; the device is started again all the same, for as long as its budget lasts.
+    /// The last failure; devices are started again all the same, for as long as their budget lasts.
     pub async fn first_life(&self) -> Result<(), DeviceFault> {
         let mut state = self.shared.state.clone();
-        let settled = |s: &EngineState| s.is_ready() || s.last_fault.is_some() || s.draining;
+        let all_failed = |s: &EngineState| s.devices_failed == s.devices;
+        let settled = |s: &EngineState| s.is_ready() || all_failed(s) || s.draining;
         let state = state.wait_for(settled).await;
         let fault = state.ok().filter(|s| !s.is_ready());
         match fault.and_then(|s| s.last_fault.clone()) {

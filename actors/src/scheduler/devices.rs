@@ -139,7 +139,12 @@ impl Handler<DeviceDown> for Scheduler {
         }
         let lost = self.core.device_down(device, epoch);
         self.devices.remove(&device);
-        self.update_state(|state| state.last_fault = Some(fault.clone()));
+        self.failed.insert(device);
+        let failed = self.failed.len();
+        self.update_state(|state| {
+            state.devices_failed = failed;
+            state.last_fault = Some(fault.clone());
+        });
         self.parts.bus.publish(Event::DeviceDied {
             device,
             epoch,

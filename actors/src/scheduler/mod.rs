@@ -47,6 +47,8 @@ pub(crate) struct Scheduler {
     sessions: HashMap<SeqId, Recipient<Progress>>,
     devices: HashMap<DeviceId, DeviceAddress>,
     gone: BTreeSet<DeviceId>,
+    /// Those that failed at least once.
+    failed: BTreeSet<DeviceId>,
     alarm: Option<(Time, SpawnHandle)>,
     drains: Vec<oneshot::Sender<DrainOutcome>>,
     told_queue: (usize, usize),
@@ -72,6 +74,7 @@ impl Scheduler {
             sessions: HashMap::new(),
             devices: HashMap::new(),
             gone: BTreeSet::new(),
+            failed: BTreeSet::new(),
             alarm: None,
             drains: Vec::new(),
             told_queue: (0, 0),
