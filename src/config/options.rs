@@ -118,8 +118,7 @@ options! {
         device: String = Text => Word("cpu");
         /// So many devices of that kind, each with its own weights and KV cache; threads and memory are divided among them.
         device_count: u16 = Int(1, 64) => Number(1);
-        /// What a crash of a device ends: the server (thread), or only the device's own process, which is replaced
-        /// (process).
+        /// What a crash of a device ends: the server (thread), or only the device's own process, which is replaced (process).
         isolation: Isolation = Choice(&["thread", "process"]) => Word("thread");
         /// Time that the simulated device takes: model (that of a small model on two cores), or none (it answers at once,
         /// which shows what the engine itself costs).
@@ -172,7 +171,7 @@ options! {
         /// How the hidden states of a text become its embedding: mean (of all tokens), or last (that of the last token).
         pooling: PoolingChoice = Choice(&["mean", "last"]) => Word("mean");
         /// How the model writes calls of tools: auto (by its chat template), off (they stay text), or one of the formats.
-        tool_parser: ToolParser = Choice(&["auto", "off", "hermes", "llama3", "mistral", "glm4", "json"]) => Word("auto");
+        tool_parser: ToolParser = Choice(&["auto", "off", "hermes", "llama3", "mistral", "glm4", "glm45", "json"]) => Word("auto");
         /// How the model marks its thoughts: auto (by its chat template), off (they stay text), qwen3 and glm (it may begin with
         /// <think>), or deepseek (it begins inside).
         reasoning_parser: ReasoningParser = Choice(&["auto", "off", "qwen3", "glm", "deepseek"]) => Word("auto");
@@ -184,8 +183,7 @@ options! {
         host: String = Text => Word("127.0.0.1");
         /// Port of the inference routes; 0: any free one, which the log names.
         port: u16 = Int(0, 65535) => Number(1025);
-        /// Port of the management routes; off: none. When only the other port is set, this one is off,
-        /// so that several servers can share a machine.
+        /// Port of the management routes; off: none. When only the other port is set, this one is off, so that several servers can share a machine.
         management_port: Option<u16> = Or("off", &Int(0, 65535)) => Number(1026);
         /// Port of /metrics alone, for a scraper that may reach nothing else; off: none.
         metrics_port: Option<u16> = Or("off", &Int(0, 65535)) => Null;
@@ -331,6 +329,8 @@ pub enum ToolParser {
     Mistral,
     /// A name and a line break before the arguments.
     Glm4,
+    /// A name and its arguments between tags.
+    Glm45,
     /// An object or a list.
     Json,
 }

@@ -2,12 +2,14 @@
 //! asks for one.
 
 use super::refusal::{Kind, Refusal};
+use metrics::{counter, histogram};
 use ropeteam_engine::constraint::Constraint;
+use ropeteam_engine::observe::metric;
 use ropeteam_engine::request::GenerateRequest;
-use ropeteam_models::grammar::{GrammarSpec, Grammars};
+use ropeteam_models::grammar::{GrammarError, GrammarSpec, Grammars};
 use serde_json::Value;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
 /// Grammars that are compiled at the same time; the others wait.
@@ -33,6 +35,8 @@ pub struct GrammarDesk {
 impl GrammarDesk {
     /// For the grammars of one model.
     pub fn new(grammars: Grammars) -> Self {
+        // There from the start, so that their first increase can be seen.
+        counter!(metric::GRAMMAR_CACHE_HITS.name).increment(0);
         GrammarDesk {
             grammars: Arc::new(grammars),
             permits: Arc::new(Semaphore::new(AT_ONCE)),
@@ -64,28 +68,51 @@ impl GrammarDesk {
     }
 
     async fn compile(&self, asked: Asked) -> Result<Arc<dyn Constraint>, Refusal> {
+        if let Some(known) = self.grammars.known(&asked.spec) {
+            counter!(metric::GRAMMAR_CACHE_HITS.name).increment(1);
+            return Ok(known);
+        }
         let permit = tokio::time::timeout(PATIENCE, self.permits.clone().acquire_owned()).await;
-        let permit = permit.map_err(|_| busy())?;
+        let permit = permit.map_err(|_| {
+            failed("busy");
+            busy()
+        })?;
         let (field, spec) = (asked.field, asked.spec);
         let grammars = self.grammars.clone();
         let work = tokio::task::spawn_blocking(move || {
             let _permit = permit;
-            grammars.compile(&spec)
+            let begun = Instant::now();
+            let compiled = grammars.compile(&spec);
+            if compiled.is_ok() {
+                histogram!(metric::GRAMMAR_COMPILE.name).record(begun.elapsed());
+            }
+            compiled
         });
-        match tokio::time::timeout(PATIENCE, work).await {
-            Ok(Ok(compiled)) => {
-                compiled.map_err(|error| Refusal::invalid(&field, format!("{field}: {error}")))
-            }
-            Ok(Err(_)) => Err(Refusal::invalid(
-                &field,
-                format!("{field}: it cannot be compiled"),
-            )),
-            Err(_) => {
-                let message = format!("{field}: compiling it takes longer than {PATIENCE:?}");
-                Err(Refusal::invalid(&field, message))
-            }
-        }
+        let (reason, why) = match tokio::time::timeout(PATIENCE, work).await {
+            Ok(Ok(Ok(compiled))) => return Ok(compiled),
+            Ok(Ok(Err(error))) => (word(&error), error.to_string()),
+            Ok(Err(_)) => ("invalid", "it cannot be compiled".to_owned()),
+            Err(_) => (
+                "timeout",
+                format!("compiling it takes longer than {PATIENCE:?}"),
+            ),
+        };
+        failed(reason);
+        Err(Refusal::invalid(&field, format!("{field}: {why}")))
     }
+}
+
+/// Why a grammar is not followed, as metrics say it.
+fn word(error: &GrammarError) -> &'static str {
+    match error {
+        GrammarError::Invalid(_) => "invalid",
+        GrammarError::TooLarge { .. } => "too_large",
+        GrammarError::Model(_) => "model",
+    }
+}
+
+fn failed(reason: &'static str) {
+    counter!(metric::GRAMMAR_FAILURES.name, "reason" => reason).increment(1);
 }
 
 fn busy() -> Refusal {

@@ -4,6 +4,7 @@
 //! What is refused: anything that is no JSON text (invalid UTF-8, lone surrogate escapes, trailing commas), nesting over 128 levels, a
 //! known field twice. A byte order mark before the text is skipped.
 
+use super::json_text;
 use super::refusal::{Kind, Refusal};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{
@@ -29,6 +30,7 @@ pub struct Parsed<T> {
 /// `Syntax` when it is no JSON text, `Invalid` with the field's path when it does not fit.
 pub fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<Parsed<T>, Refusal> {
     let body = without_mark(body);
+    json_text::check(body).map_err(|why| no_json(&why))?;
     let mut ignored = Vec::new();
     let mut reader = serde_json::Deserializer::from_slice(body);
     let mut track = serde_path_to_error::Track::new();
@@ -185,10 +187,12 @@ fn refusal(error: &serde_json::Error, path: &str) -> Refusal {
             ..Refusal::new(Kind::Invalid, text)
         };
     }
-    Refusal::new(
-        Kind::Syntax,
-        format!("the request body is not valid JSON: {message}"),
-    )
+    no_json(&message)
+}
+
+fn no_json(why: &str) -> Refusal {
+    let message = format!("the request body is not valid JSON: {why}");
+    Refusal::new(Kind::Syntax, message)
 }
 
 /// The field in serde's "missing field `x`" and "duplicate field `x`".
@@ -282,6 +286,9 @@ mod tests {
             br#"{"prompt":"x\ud83d"}"#,
             br#"{"prompt":"\ude00C"}"#,
             b"{\"prompt\":\"\xff\xfe\"}",
+            // In fields that nobody reads, too.
+            b"{\"prompt\":\"a\",\"x\":\"\xff\"}",
+            br#"{"prompt":"a","x":["\ud83d"]}"#,
             br#"{"prompt":"a"} x"#,
         ] {
             let refusal = parse::<Outer>(body).expect_err("no JSON");

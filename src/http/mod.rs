@@ -23,6 +23,7 @@ pub mod deadline;
 pub mod deep_health;
 pub mod grammar;
 pub mod json;
+mod json_text;
 pub mod management;
 pub mod metrics_page;
 pub mod mindie;

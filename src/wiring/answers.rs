@@ -21,6 +21,7 @@ fn calls(parser: ToolParser, template: Option<&ChatTemplate>) -> Option<CallForm
         ToolParser::Llama3 => Some(CallFormat::Llama3),
         ToolParser::Mistral => Some(CallFormat::Mistral),
         ToolParser::Glm4 => Some(CallFormat::Glm4),
+        ToolParser::Glm45 => Some(CallFormat::Glm45),
         ToolParser::Json => Some(CallFormat::Json),
     }
 }
@@ -52,6 +53,7 @@ mod tests {
     fn the_template_tells_how_a_model_writes() {
         for (source, format) in [
             ("<tool_call>", CallFormat::Hermes),
+            ("<tool_call>{name}<arg_key>", CallFormat::Glm45),
             ("[TOOL_CALLS]", CallFormat::Mistral),
             ("{{ '<|python_tag|>' }}", CallFormat::Llama3),
             ("Environment: ipython", CallFormat::Llama3),

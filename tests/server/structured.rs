@@ -70,6 +70,16 @@ fn every_family_answers_in_the_form_asked_for() {
             ["north", "south"].contains(&choice.as_str()),
             "{model}: {choice}"
         );
+        let wrong = json!({"prompt": "A", "guided_regex": "("});
+        assert_eq!(post(server.port, "/v1/completions", &wrong).status, 400);
+        // Three grammars, one of them asked for four times, and a wrong one.
+        for (name, expected) in [
+            ("ropeteam_grammar_compile_seconds_count", 3.0),
+            ("ropeteam_grammar_cache_hits_total", 3.0),
+            ("ropeteam_grammar_failures_total{reason=\"invalid\"}", 1.0),
+        ] {
+            assert_eq!(server.metric(name), expected, "{model}: {name}");
+        }
     }
 }
 

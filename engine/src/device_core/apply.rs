@@ -5,7 +5,7 @@ use super::{DeviceCore, SeqUpdate};
 use crate::executor::{DeviceFault, FaultKind, ForkJoin};
 use crate::ids::TokenId;
 use crate::plan::{Chunk, ChunkResult, StepOutput, Want};
-use crate::sampling::{BadLogits, Sampler, logprobs};
+use crate::sampling::{BadLogits, Sampler, logprobs, logprobs_of};
 use crate::work::{DeviceFinish, PromptTokenLogprob, SampledToken};
 use std::sync::Mutex;
 
@@ -211,7 +211,10 @@ impl ChunkOutput<'_> {
         let Some(wanted) = seq.work.logprobs else {
             return Ok(plain(id));
         };
-        let found = logprobs(row, id, wanted)?;
+        let found = match seq.work.sampling.logprob_tokens.as_slice() {
+            [] => logprobs(row, id, wanted)?,
+            tokens => logprobs_of(row, id, tokens)?,
+        };
         Ok(SampledToken {
             id,
             logprob: Some(found.logprob),

@@ -154,6 +154,12 @@ metrics! {
         "When the process started, seconds since 1970.";
     BUILD_INFO = "ropeteam_build_info", Gauge, Count, ["version", "model"],
         "Always 1; the labels say what runs.";
+    GRAMMAR_COMPILE = "ropeteam_grammar_compile_seconds", Histogram, Seconds, [],
+        "Time to compile a grammar that a request asked for and that was not known.";
+    GRAMMAR_CACHE_HITS = "ropeteam_grammar_cache_hits_total", Counter, Count, [],
+        "Grammars that were asked for and known.";
+    GRAMMAR_FAILURES = "ropeteam_grammar_failures_total", Counter, Count, ["reason"],
+        "Grammars that were asked for and could not be compiled: invalid, too_large, timeout, busy, model.";
 }
 
 #[cfg(test)]

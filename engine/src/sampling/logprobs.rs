@@ -41,6 +41,24 @@ pub fn logprobs(row: &[f32], token: TokenId, top: u32) -> Result<Logprobs, BadLo
     })
 }
 
+/// As [`logprobs`], but in place of the best tokens `token` itself and `others`, in that order, each once.
+///
+/// # Errors
+/// As [`logprobs`].
+pub fn logprobs_of(row: &[f32], token: TokenId, others: &[TokenId]) -> Result<Logprobs, BadLogits> {
+    let mut found = logprobs(row, token, 0)?;
+    let log_sum = softmax::log_sum_exp(row, softmax::max(row)?);
+    found.top.push((token, found.logprob));
+    for &other in others {
+        if found.top.iter().all(|(known, _)| *known != other) {
+            let logit = row.get(other.0 as usize).copied();
+            let logprob = (f64::from(logit.unwrap_or(f32::NEG_INFINITY)) - log_sum) as f32;
+            found.top.push((other, logprob.clamp(LOWEST_LOGPROB, 0.0)));
+        }
+    }
+    Ok(found)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -56,6 +74,18 @@ mod tests {
         assert!((found.top[0].1 - 0.5f32.ln()).abs() < 1e-6);
         assert_eq!(found.top[3].1, LOWEST_LOGPROB);
         assert!(logprobs(&[f32::NAN], TokenId(0), 1).is_err());
+    }
+
+    #[test]
+    fn tokens_asked_for_by_name_stand_behind_the_chosen_one() {
+        let row = [0.2f32.ln(), f32::NEG_INFINITY, 0.5f32.ln(), 0.3f32.ln()];
+        let [first, second, third] = [1, 3, 0].map(TokenId);
+        let found = logprobs_of(&row, third, &[first, third, second, first]).unwrap();
+        let ids: Vec<u32> = found.top.iter().map(|(id, _)| id.0).collect();
+        assert_eq!(ids, [0, 1, 3]);
+        let best = logprobs(&row, third, 4).unwrap();
+        assert!(found.top.iter().all(|pair| best.top.contains(pair)));
+        assert_eq!((found.logprob, found.rank), (best.logprob, best.rank));
     }
 
     #[test]

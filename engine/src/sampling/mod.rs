@@ -38,7 +38,7 @@ mod typical;
 
 pub use candidates::Candidates;
 pub use history::TokenCounts;
-pub use logprobs::{LOWEST_LOGPROB, Logprobs, logprobs};
+pub use logprobs::{LOWEST_LOGPROB, Logprobs, logprobs, logprobs_of};
 pub use params::{InvalidParam, SamplingParams};
 pub use random::{choice_seed, uniform};
 

@@ -37,6 +37,10 @@ pub struct SamplingParams {
     pub allowed_tokens: Vec<TokenId>,
     /// Sequences of tokens that the output never holds; none is empty.
     pub bad_sequences: Vec<Vec<TokenId>>,
+    /// Log-probabilities, where they are asked for, are told of the chosen token and these in place of the best; empty: of the best.
+    /// No rule of the choice.
+    #[serde(default)]
+    pub logprob_tokens: Vec<TokenId>,
     /// Seed of the random numbers; number i of the sequence is a function of (seed, i).
     pub seed: u64,
 }
@@ -60,6 +64,7 @@ impl Default for SamplingParams {
             suppress_tokens: Vec::new(),
             allowed_tokens: Vec::new(),
             bad_sequences: Vec::new(),
+            logprob_tokens: Vec::new(),
             seed: 0,
         }
     }

@@ -1,6 +1,7 @@
 //! Finds the calls in an answer. What begins like a call and turns out to be none is text, to the last character; what was told as a call
 //! stays one, and is not complete if it breaks off.
 
+use super::arg_tags::{Progress, TaggedArguments};
 use super::call_object::{CallObject, Step};
 use super::json_value::{JsonEnd, Seen};
 use super::{CallFormat, Calls, Part, first_marker};
@@ -17,6 +18,8 @@ enum Place {
     Object(Box<CallObject>),
     /// In the arguments of a call whose name stood before them.
     Arguments(JsonEnd),
+    /// In arguments that stand between tags.
+    Tagged(TaggedArguments),
 }
 
 /// What may be a name outside of the arguments.
@@ -33,6 +36,7 @@ enum Named {
 pub(super) struct CallReader {
     format: CallFormat,
     names: Arc<[String]>,
+    texts: Arc<[(String, String)]>,
     one_only: bool,
     place: Place,
     /// Not read yet.
@@ -53,6 +57,7 @@ impl CallReader {
         CallReader {
             format: calls.format,
             names: calls.names.clone(),
+            texts: calls.texts.clone(),
             one_only: calls.one_only,
             place: Place::Text,
             held: String::new(),
@@ -87,6 +92,7 @@ impl CallReader {
             Place::Between => self.between(parts),
             Place::Object(object) => self.object(object, parts),
             Place::Arguments(end) => self.arguments(end, parts),
+            Place::Tagged(arguments) => self.tagged(arguments, parts),
         }
     }
 
@@ -147,6 +153,9 @@ impl CallReader {
         }
         if marks().any(|mark| mark.starts_with(self.held.as_str())) || self.held.is_empty() {
             return false;
+        }
+        if self.format == CallFormat::Glm45 {
+            return self.name_before_tags(parts);
         }
         if self.held.starts_with('{') {
             self.place = Place::Object(Box::new(CallObject::new()));
@@ -300,6 +309,50 @@ impl CallReader {
         true
     }
 
+    /// Behind a marker stands a name, and tags or the end behind that.
+    fn name_before_tags(&mut self, parts: &mut Vec<Part>) -> bool {
+        let marked = !self.raw.trim().is_empty();
+        let name_end = self.held.find(['<', '\n']);
+        let name = self.held[..name_end.unwrap_or(self.held.len())].trim_end();
+        let known = self.names.iter().find(|known| *known == name).cloned();
+        let texts = self.texts.iter().filter(|(tool, _)| tool == name);
+        let texts = texts.map(|(_, key)| key.clone()).collect();
+        match (known.filter(|_| marked), name_end) {
+            (Some(name), Some(end)) => {
+                self.held.drain(..end);
+                self.tell(name, parts);
+                self.place = Place::Tagged(TaggedArguments::new(texts));
+            }
+            (_, None) if marked && self.names.iter().any(|known| known.starts_with(name)) => {
+                return false;
+            }
+            _ => self.give_up(parts),
+        }
+        true
+    }
+
+    fn tagged(&mut self, mut arguments: TaggedArguments, parts: &mut Vec<Part>) -> bool {
+        let end = self.format.end_marker().copied().unwrap_or_default();
+        let mut json = String::new();
+        let progress = arguments.read(&mut self.held, end, &mut json);
+        if !json.is_empty() {
+            parts.push(Part::Arguments(json));
+        }
+        match progress {
+            Progress::Open => {
+                self.place = Place::Tagged(arguments);
+                return false;
+            }
+            Progress::Complete => {
+                self.complete += 1;
+                self.in_call = false;
+            }
+            // It was told already: it stays, incomplete.
+            Progress::Wrong => self.in_call = false,
+        }
+        true
+    }
+
     fn tell(&mut self, name: String, parts: &mut Vec<Part>) {
         self.raw.clear();
         self.blanks.clear();
@@ -331,6 +384,10 @@ impl CallReader {
     pub fn finish(&mut self, parts: &mut Vec<Part>) {
         if self.is_over() {
             return;
+        }
+        if matches!(self.place, Place::Tagged(_)) {
+            // Half a pair says nothing.
+            self.held.clear();
         }
         let mut rest = std::mem::take(&mut self.raw);
         rest.push_str(&std::mem::take(&mut self.held));

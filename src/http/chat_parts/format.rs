@@ -13,6 +13,8 @@ pub enum CallFormat {
     Mistral,
     /// A line with the name, then the arguments: GLM-4.
     Glm4,
+    /// `<tool_call>` and the name, then a pair of tags for each argument, up to `</tool_call>`: GLM-4.5 and later.
+    Glm45,
     /// An object or a list of them, with nothing before it.
     Json,
     /// The arguments and nothing else; the name was given by the request, which has one tool only.
@@ -22,6 +24,7 @@ pub enum CallFormat {
 /// Marks that a template writes for calls. The first that fits counts.
 const MARKS: &[(&str, CallFormat)] = &[
     ("[TOOL_CALLS]", CallFormat::Mistral),
+    ("<arg_key>", CallFormat::Glm45),
     ("<tool_call>", CallFormat::Hermes),
     ("<|python_tag|>", CallFormat::Llama3),
     ("Environment: ipython", CallFormat::Llama3),
@@ -41,7 +44,7 @@ impl CallFormat {
     /// Begins a call anywhere in a text.
     pub(super) fn markers(self) -> &'static [&'static str] {
         match self {
-            CallFormat::Hermes => &["<tool_call>"],
+            CallFormat::Hermes | CallFormat::Glm45 => &["<tool_call>"],
             CallFormat::Llama3 => &["<|python_tag|>"],
             CallFormat::Mistral => &["[TOOL_CALLS]"],
             CallFormat::Glm4 | CallFormat::Json | CallFormat::Arguments => &[],
@@ -50,12 +53,15 @@ impl CallFormat {
 
     /// Whether its markers are special tokens of the model, which texts leave out otherwise.
     pub fn has_special_markers(self) -> bool {
-        matches!(self, CallFormat::Llama3 | CallFormat::Mistral)
+        matches!(
+            self,
+            CallFormat::Llama3 | CallFormat::Mistral | CallFormat::Glm45
+        )
     }
 
     /// Ends a call.
     pub(super) fn end_marker(self) -> Option<&'static &'static str> {
-        (self == CallFormat::Hermes).then_some(&"</tool_call>")
+        matches!(self, CallFormat::Hermes | CallFormat::Glm45).then_some(&"</tool_call>")
     }
 
     /// Whether a call may stand at the beginning of an answer without a marker.

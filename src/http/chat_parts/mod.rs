@@ -6,9 +6,11 @@
 //! | `thinking.rs` | thoughts between `<think>` and `</think>` |
 //! | `calls.rs`, `format.rs` | calls of tools, in the ways that models write them |
 //! | `call_object.rs`, `json_value.rs` | a call as a JSON object; where a JSON value ends |
+//! | `arg_tags.rs` | arguments between tags |
 //!
 //! Not here: how a dialect shows the parts (`openai/chat_wire.rs`), which tools a request offers and how it forces one (`openai/tools.rs`).
 
+mod arg_tags;
 mod call_object;
 mod calls;
 mod format;
@@ -62,6 +64,8 @@ pub struct Calls {
     pub format: CallFormat,
     /// Names of the tools; what calls anything else is text.
     pub names: Arc<[String]>,
+    /// Tools and those of their parameters that are strings, for formats that do not tell them from other values.
+    pub texts: Arc<[(String, String)]>,
     /// One call is enough: what comes behind it is left out.
     pub one_only: bool,
 }

@@ -12,6 +12,7 @@ fn reading(format: CallFormat) -> Reading {
         calls: Some(Calls {
             format,
             names: NAMES.map(str::to_owned).into(),
+            texts: [("get_weather".to_owned(), "city".to_owned())].into(),
             one_only: false,
         }),
     }
@@ -128,6 +129,7 @@ fn text_stands_beside_calls() {
         CallFormat::Hermes,
         CallFormat::Llama3,
         CallFormat::Glm4,
+        CallFormat::Glm45,
         CallFormat::Json,
     ] {
         for plain in ["No { call [here", " ", "", "a < b\n", "Say add\n{}"] {
@@ -156,9 +158,49 @@ fn what_is_no_call_after_all_is_text_to_the_last_character() {
         (CallFormat::Llama3, "{broken"),
         (CallFormat::Mistral, "[TOOL_CALLS] [{\"name\": \"x\"}]"),
         (CallFormat::Glm4, "get_weather is a tool"),
+        (CallFormat::Glm45, "<tool_call>unknown\n</tool_call>"),
+        (CallFormat::Glm45, "<tool_call>add it up"),
+        (CallFormat::Glm45, "add<arg_key>a</arg_key>"),
     ] {
         check(&reading(format), answer, &[text(answer)], false);
     }
+}
+
+#[test]
+fn arguments_between_tags_become_json() {
+    let glm = reading(CallFormat::Glm45);
+    let answer = "Let me see.\n<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>12 Ä\"\n</arg_value>\n\
+        <arg_key>days</arg_key>\n<arg_value>[1, 2]</arg_value>\n<arg_key>unit</arg_key><arg_value>degrees</arg_value>\n</tool_call>\n\
+        <tool_call>add</tool_call> Done.";
+    let weather = "{\"city\": \"12 Ä\\\"\\n\", \"days\": [1, 2], \"unit\": \"degrees\"}";
+    let expected = [
+        &[text("Let me see.")][..],
+        &call("get_weather", weather),
+        &call("add", "{}"),
+        &[text(" Done.")],
+    ]
+    .concat();
+    check(&glm, answer, &expected, true);
+    // A number where a string is declared is a string.
+    let answer =
+        "<tool_call>get_weather<arg_key>city</arg_key><arg_value>12</arg_value></tool_call>";
+    check(
+        &glm,
+        answer,
+        &call("get_weather", "{\"city\": \"12\"}"),
+        true,
+    );
+    for broken in [
+        "<arg_key>b</arg_key><arg_va",
+        "<arg_key>b</arg_key><arg_value>x",
+        "<arg",
+    ] {
+        let answer = format!("<tool_call>add<arg_key>a</arg_key><arg_value>1</arg_value>{broken}");
+        check(&glm, &answer, &call("add", "{\"a\": 1"), false);
+    }
+    let answer = "<tool_call>add<arg_key>a</arg_key>oops";
+    let [name, _] = call("add", "");
+    check(&glm, answer, &[name, text("oops")], false);
 }
 
 #[test]
@@ -272,6 +314,7 @@ fn any_format() -> impl Strategy<Value = CallFormat> {
         CallFormat::Llama3,
         CallFormat::Mistral,
         CallFormat::Glm4,
+        CallFormat::Glm45,
         CallFormat::Json,
         CallFormat::Arguments,
     ])
@@ -285,6 +328,7 @@ proptest! {
             prop::sample::select(vec![
                 "<tool_call>", "</tool_call>", "<think>", "</think>", "[TOOL_CALLS]", "<|python_tag|>", "{\"name\": ", "\"add\"", ", ",
                 "\"arguments\": ", "{\"a\": 1}", "{", "}", "[", "]", "\n", " ", "add", "ä", "\"", "\\", ";", "<t", "null",
+                "<arg_key>a</arg_key>", "<arg_value>", "</arg_value>",
             ]),
             0..14,
         ),

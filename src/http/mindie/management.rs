@@ -243,7 +243,7 @@ pub async fn running_status(state: Data<AppState>) -> HttpResponse {
     HttpResponse::Ok().json(json!({"status": status, "errors": []}))
 }
 
-/// Answers what MindIE has and this server has not.
+/// Answers what MindIE has and this server has not: 400, as for every other thing that is not offered.
 pub async fn not_offered(request: HttpRequest) -> HttpResponse {
     let path = request.path();
     let why = match path {
@@ -254,7 +254,7 @@ pub async fn not_offered(request: HttpRequest) -> HttpResponse {
         _ => "prefill and decode are not separated",
     };
     let message = format!("{path} is not offered by this server: {why}");
-    HttpResponse::NotImplemented().json(error::Body::of(&Refusal::new(
+    HttpResponse::BadRequest().json(error::Body::of(&Refusal::new(
         Kind::MethodNotAllowed,
         message,
     )))

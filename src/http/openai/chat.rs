@@ -41,6 +41,7 @@ pub(super) struct ChatFields {
     chat_template_kwargs: Option<Map<String, Value>>,
     documents: Option<Vec<Value>>,
     reasoning_effort: Option<String>,
+    return_prompt_text: Option<bool>,
 }
 
 /// Answers `POST /v1/chat/completions`.
@@ -73,6 +74,7 @@ async fn answer(
     let id = shared.id(request)?;
     log.named(&id);
     let logprobs = own.logprobs()?;
+    let logprobs_shown = shared.logprobs_shown(logprobs)?;
     let shown = shared.shown();
     let tools = own.tool_fields().checked()?;
     let prompt = own.prompt_fields().render(serving, &state.limits)?;
@@ -98,9 +100,10 @@ async fn answer(
         id: format!("chatcmpl-{id}"),
         created: wall_clock::now(),
         model: serving.model.name().to_owned(),
-        logprobs,
+        logprobs: logprobs_shown,
         prompt_logprobs: parts.prompt_logprobs,
         token_ids: shown.token_ids,
+        prompt_text: (own.return_prompt_text == Some(true)).then(|| prompt_text(&generate)),
         names: TokenNames::new(serving.text.clone(), shown.names_are_ids),
         echo: own.echoed(),
         reading,

@@ -1,6 +1,7 @@
 //! The message of a chat answer, whole and as the deltas of a stream: text, thoughts and calls of tools. Not here: taking an answer apart
 //! (`http/chat_parts`), what stands around a message (`chat_wire.rs`).
 
+use super::Never;
 use crate::http::chat_parts::{CallFormat, Part, Reader, Reading};
 use serde::Serialize;
 use std::borrow::Cow;
@@ -8,16 +9,17 @@ use std::borrow::Cow;
 const ROLE: &str = "assistant";
 const FUNCTION: &str = "function";
 
-/// A whole message.
+/// A whole message. As with vLLM, what it does not hold is null, but for calls.
 #[derive(Debug, Serialize)]
 pub struct Message {
     role: &'static str,
     content: Option<String>,
-    refusal: Option<&'static str>,
+    refusal: Never,
+    annotations: Never,
+    audio: Never,
+    function_call: Never,
     /// What the model thought, under the name of today and under the one that many clients still read.
-    #[serde(skip_serializing_if = "Option::is_none")]
     reasoning: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     reasoning_content: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tool_calls: Vec<Call>,
@@ -62,6 +64,9 @@ impl Message {
             role: ROLE,
             content: (!content.is_empty() || tool_calls.is_empty()).then_some(content),
             refusal: None,
+            annotations: None,
+            audio: None,
+            function_call: None,
             reasoning: shown.then(|| thought.clone()),
             reasoning_content: shown.then_some(thought),
             tool_calls,
@@ -246,6 +251,7 @@ mod tests {
             calls: Some(Calls {
                 format,
                 names: ["add".to_owned()].into(),
+                texts: [].into(),
                 one_only: false,
             }),
         }
@@ -263,8 +269,8 @@ mod tests {
                 .is_some_and(|id| id.starts_with("call_") && id.len() == 29)
         );
         let call = json!({"id": null, "type": "function", "function": {"name": "add", "arguments": "{\"a\": 1}"}});
-        let expected = json!({"role": "assistant", "content": "So:", "refusal": null, "reasoning": "two",
-            "reasoning_content": "two", "tool_calls": [call]});
+        let expected = json!({"role": "assistant", "content": "So:", "refusal": null, "annotations": null, "audio": null,
+            "function_call": null, "reasoning": "two", "reasoning_content": "two", "tool_calls": [call]});
         assert_eq!((json, has_calls), (expected, true));
         let only_call = &ANSWER[ANSWER.find("<tool").unwrap()..];
         let (message, _) = Message::of(only_call, &reading(CallFormat::Hermes));
@@ -275,7 +281,8 @@ mod tests {
     fn plain_text_is_a_message_without_more() {
         let (message, has_calls) = Message::of("", &Reading::default());
         let json = serde_json::to_value(&message).unwrap();
-        let expected = json!({"role": "assistant", "content": "", "refusal": null});
+        let expected = json!({"role": "assistant", "content": "", "refusal": null, "annotations": null, "audio": null,
+            "function_call": null, "reasoning": null, "reasoning_content": null});
         assert_eq!((json, has_calls), (expected, false));
     }
 

@@ -6,7 +6,7 @@ use super::fields::UsageInStream;
 use super::logprobs::{ChatLogprobs, TokenNames};
 use super::prompt_logprobs::PromptLogprobs;
 use super::usage::{StreamCounts, UsageWire};
-use super::{FINGERPRINT, StopReason, finish_reason, ids_of};
+use super::{FINGERPRINT, Never, StopReason, finish_reason, ids_of};
 use crate::http::answer::{Answer, Choice};
 use crate::http::chat_parts::Reading;
 use crate::http::refusal::Refusal;
@@ -31,6 +31,8 @@ pub struct Head {
     pub prompt_logprobs: Option<u32>,
     /// Show the ids of prompt and output.
     pub token_ids: bool,
+    /// The prompt's text, when it is to be shown.
+    pub prompt_text: Option<String>,
     /// For token texts.
     pub names: TokenNames,
     /// Text that stands before every answer: that of the last message, when it is to be repeated.
@@ -39,7 +41,7 @@ pub struct Head {
     pub reading: Reading,
 }
 
-/// `chat.completion`.
+/// `chat.completion`. As with vLLM, what was not asked for is null and not left out: Python's client reads keys as attributes.
 #[derive(Serialize)]
 pub struct ChatCompletion<'a> {
     id: &'a str,
@@ -49,10 +51,11 @@ pub struct ChatCompletion<'a> {
     choices: Vec<ChoiceWire>,
     usage: UsageWire,
     system_fingerprint: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    service_tier: Never,
     prompt_token_ids: Option<Vec<u32>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     prompt_logprobs: Option<PromptLogprobs>,
+    prompt_text: Option<&'a str>,
+    kv_transfer_params: Never,
 }
 
 #[derive(Serialize)]
@@ -62,7 +65,6 @@ struct ChoiceWire {
     logprobs: Option<ChatLogprobs>,
     finish_reason: &'static str,
     stop_reason: Option<StopReason>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     token_ids: Option<Vec<u32>>,
 }
 
@@ -86,8 +88,11 @@ impl<'a> ChatCompletion<'a> {
                 .collect(),
             usage,
             system_fingerprint: FINGERPRINT,
+            service_tier: None,
             prompt_token_ids: head.token_ids.then(|| ids_of(&answer.started.prompt_ids)),
             prompt_logprobs: PromptLogprobs::of(&answer.started, head.prompt_logprobs, &head.names),
+            prompt_text: head.prompt_text.as_deref(),
+            kv_transfer_params: None,
         }
     }
 }
@@ -121,7 +126,7 @@ fn ending(reason: &FinishReason, has_calls: bool) -> &'static str {
     }
 }
 
-/// `chat.completion.chunk`.
+/// `chat.completion.chunk`. The first of a choice has what is known of the prompt, null where it was not asked for.
 #[derive(Serialize)]
 struct Chunk<'a> {
     id: &'a str,
@@ -132,8 +137,14 @@ struct Chunk<'a> {
     choices: Vec<ChunkChoice<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     usage: Option<Option<UsageWire>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(flatten)]
+    prompt: Option<PromptShown<'a>>,
+}
+
+#[derive(Serialize)]
+struct PromptShown<'a> {
     prompt_token_ids: Option<Vec<u32>>,
+    prompt_text: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -143,9 +154,9 @@ struct ChunkChoice<'a> {
     logprobs: Option<ChatLogprobs>,
     finish_reason: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    stop_reason: Option<StopReason>,
+    stop_reason: Option<Option<StopReason>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    token_ids: Option<Vec<u32>>,
+    token_ids: Option<Option<Vec<u32>>>,
 }
 
 /// Writes the chunks of one answer.
@@ -186,14 +197,17 @@ impl ChatFrames {
             system_fingerprint: FINGERPRINT,
             choices,
             usage: self.wanted.at_end.then_some(counts),
-            prompt_token_ids: None,
+            prompt: None,
         }
     }
 
     fn begin(&self, started: &Started, out: &mut BytesMut) {
         for index in 0..self.choices {
             let chunk = Chunk {
-                prompt_token_ids: self.head.token_ids.then(|| ids_of(&started.prompt_ids)),
+                prompt: Some(PromptShown {
+                    prompt_token_ids: self.head.token_ids.then(|| ids_of(&started.prompt_ids)),
+                    prompt_text: self.head.prompt_text.as_deref(),
+                }),
                 ..self.around(vec![plain(index, Delta::first())])
             };
             frame(&chunk, out);
@@ -213,7 +227,7 @@ impl ChatFrames {
         let Some(reader) = self.readers.get_mut(event.choice as usize) else {
             let choice = ChunkChoice {
                 logprobs,
-                token_ids,
+                token_ids: Some(token_ids),
                 ..plain(event.choice, Delta::text(event.text.as_str()))
             };
             return self.chunk(choice, out);
@@ -229,7 +243,7 @@ impl ChatFrames {
         for delta in deltas {
             let choice = ChunkChoice {
                 logprobs: logprobs.take(),
-                token_ids: token_ids.take(),
+                token_ids: Some(token_ids.take()),
                 ..plain(event.choice, delta)
             };
             self.chunk(choice, out);
@@ -251,7 +265,8 @@ impl ChatFrames {
         }
         let choice = ChunkChoice {
             finish_reason: Some(ending(&event.reason, has_calls)),
-            stop_reason: StopReason::of(&event.reason),
+            stop_reason: Some(StopReason::of(&event.reason)),
+            token_ids: Some(None),
             ..plain(event.choice, delta)
         };
         self.chunk(choice, out);
@@ -317,6 +332,7 @@ mod tests {
             logprobs: None,
             prompt_logprobs: None,
             token_ids: false,
+            prompt_text: None,
             names: TokenNames::new(Arc::new(SimCodec::default()), false),
             echo: None,
             reading: Reading {
@@ -325,6 +341,7 @@ mod tests {
                 calls: Some(Calls {
                     format: CallFormat::Hermes,
                     names,
+                    texts: [].into(),
                     one_only: false,
                 }),
             },

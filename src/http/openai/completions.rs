@@ -120,6 +120,7 @@ impl CompletionFields {
             .logprobs
             .map(|top| top_count("logprobs", top))
             .transpose()?;
+        let logprobs_shown = shared.logprobs_shown(logprobs)?;
         let prompt_logprobs = shared.prompt_logprobs()?;
         let shown = shared.shown();
         let max_tokens = self.max_tokens(echo)?;
@@ -166,7 +167,7 @@ impl CompletionFields {
                 id: format!("cmpl-{id}"),
                 created: wall_clock::now(),
                 model: serving.model.name().to_owned(),
-                logprobs,
+                logprobs: logprobs_shown,
                 prompt_logprobs,
                 token_ids: shown.token_ids,
                 names: TokenNames::new(serving.text.clone(), shown.names_are_ids),

@@ -6,7 +6,7 @@ use super::fields::UsageInStream;
 use super::logprobs::{CompletionLogprobs, Prompt, TokenNames};
 use super::prompt_logprobs::PromptLogprobs;
 use super::usage::{StreamCounts, UsageWire};
-use super::{FINGERPRINT, StopReason, finish_reason, ids_of};
+use super::{FINGERPRINT, Never, StopReason, finish_reason, ids_of};
 use crate::http::answer::{Answer, Choice};
 use crate::http::refusal::Refusal;
 use crate::http::sse::{FrameWriter, frame};
@@ -43,7 +43,8 @@ pub struct Head {
     pub choices: u32,
 }
 
-/// `text_completion`, whole or a chunk.
+/// `text_completion`, whole or a chunk. As with vLLM, what was not asked for is null and not left out: Python's client reads keys as
+/// attributes.
 #[derive(Serialize)]
 pub struct TextCompletion<'a> {
     id: &'a str,
@@ -54,6 +55,15 @@ pub struct TextCompletion<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     usage: Option<Option<UsageWire>>,
     system_fingerprint: &'static str,
+    /// Of a whole answer only.
+    #[serde(flatten)]
+    whole: Option<WholeOnly>,
+}
+
+#[derive(Default, Serialize)]
+struct WholeOnly {
+    service_tier: Never,
+    kv_transfer_params: Never,
 }
 
 #[derive(Serialize)]
@@ -63,12 +73,11 @@ struct ChoiceWire {
     logprobs: Option<CompletionLogprobs>,
     finish_reason: Option<&'static str>,
     stop_reason: Option<StopReason>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     token_ids: Option<Vec<u32>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     prompt_token_ids: Option<Vec<u32>>,
+    /// Of a whole answer only.
     #[serde(skip_serializing_if = "Option::is_none")]
-    prompt_logprobs: Option<PromptLogprobs>,
+    prompt_logprobs: Option<Option<PromptLogprobs>>,
 }
 
 impl Head {
@@ -85,6 +94,7 @@ impl Head {
             choices,
             usage,
             system_fingerprint: FINGERPRINT,
+            whole: None,
         }
     }
 
@@ -106,7 +116,10 @@ impl Head {
         } else {
             usage
         };
-        self.completion(choices, Some(Some(usage)))
+        TextCompletion {
+            whole: Some(WholeOnly::default()),
+            ..self.completion(choices, Some(Some(usage)))
+        }
     }
 
     fn choice(&self, prompt: usize, index: u32, answer: &Answer, choice: &Choice) -> ChoiceWire {
@@ -136,7 +149,11 @@ impl Head {
                 false => choice.tokens.iter().map(|token| token.id.0).collect(),
             }),
             prompt_token_ids: self.token_ids.then(|| ids_of(&answer.started.prompt_ids)),
-            prompt_logprobs: PromptLogprobs::of(&answer.started, self.prompt_logprobs, &self.names),
+            prompt_logprobs: Some(PromptLogprobs::of(
+                &answer.started,
+                self.prompt_logprobs,
+                &self.names,
+            )),
         }
     }
 

@@ -19,6 +19,8 @@ use std::collections::BTreeMap;
 const CHOICES_MAX: i64 = 128;
 /// Most alternatives per token.
 pub const TOP_LOGPROBS_MAX: i64 = 20;
+/// Most tokens that log-probabilities may be asked for by name, as with vLLM.
+const LOGPROB_TOKENS_MAX: usize = 128;
 /// Names that mean whatever is served: TGI's own, and what `huggingface_hub` sends to a server that it knows by address only.
 const GENERIC_MODELS: &[&str] = &["tgi", "dummy"];
 /// In the same place npm's `@huggingface/inference` sends the address itself.
@@ -68,6 +70,7 @@ pub struct SharedFields {
     cache_salt: Option<String>,
     request_id: Option<String>,
     prompt_logprobs: Option<i64>,
+    pub(super) logprob_token_ids: Option<Vec<i64>>,
     return_token_ids: Option<bool>,
     return_tokens_as_token_ids: Option<bool>,
     pub(super) bad_words: Option<Vec<String>>,
@@ -175,6 +178,30 @@ impl SharedFields {
             return Err(Refusal::invalid(field, message));
         }
         Ok(Some(whole(field, top, 0, TOP_LOGPROBS_MAX)? as u32))
+    }
+
+    /// How many tokens each generated one shows log-probabilities of: itself and those of `logprob_token_ids`, where they stand, in place
+    /// of the `top` best.
+    ///
+    /// # Errors
+    /// `logprob_token_ids` where no log-probabilities are wanted, or too many.
+    pub fn logprobs_shown(&self, top: Option<u32>) -> Result<Option<u32>, Refusal> {
+        let field = "logprob_token_ids";
+        match (self.logprob_token_ids.as_deref().unwrap_or(&[]), top) {
+            ([], top) => Ok(top),
+            (_, None) => Err(Refusal::invalid(
+                field,
+                "logprob_token_ids needs logprobs to be asked for",
+            )),
+            (ids, _) if ids.len() > LOGPROB_TOKENS_MAX => Err(Refusal::invalid(
+                field,
+                format!(
+                    "logprob_token_ids must hold at most {LOGPROB_TOKENS_MAX} token ids, got {}",
+                    ids.len()
+                ),
+            )),
+            (ids, Some(_)) => Ok(Some(ids.len() as u32 + 1)),
+        }
     }
 
     /// What answers show beside texts.

@@ -73,6 +73,9 @@ impl StopReason {
     }
 }
 
+/// A key that vLLM writes and that is null here in every answer.
+type Never = Option<()>;
+
 /// Token ids as they are written.
 fn ids_of(ids: &[TokenId]) -> Vec<u32> {
     ids.iter().map(|id| id.0).collect()

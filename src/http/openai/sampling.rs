@@ -63,6 +63,7 @@ impl SharedFields {
             logit_bias: self.logit_bias(serving)?,
             allowed_tokens: self.allowed_tokens(serving)?,
             bad_sequences: self.bad_sequences(serving)?,
+            logprob_tokens: self.logprob_tokens(serving)?,
             seed: self.seed.map_or_else(rand::random, |seed| seed as u64),
             ..default.clone()
         })
@@ -141,6 +142,12 @@ impl SharedFields {
             return Err(Refusal::invalid(field, message));
         }
         ids.iter().map(|&id| token_id(field, id, serving)).collect()
+    }
+
+    fn logprob_tokens(&self, serving: &Serving) -> Result<Vec<TokenId>, Refusal> {
+        let ids = self.logprob_token_ids.iter().flatten();
+        ids.map(|&id| token_id("logprob_token_ids", id, serving))
+            .collect()
     }
 
     /// Each word as it is tokenised at the beginning of a text and, where that is another token, behind a space.

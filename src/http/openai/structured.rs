@@ -6,7 +6,6 @@ use crate::http::json::object;
 use crate::http::refusal::Refusal;
 use ropeteam_models::grammar::{GrammarSpec, Whitespace};
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 use serde_json::Value;
 
 /// Who may be asked to enforce a grammar in vLLM. Here there is one way, and it holds whatever any of them promises.
@@ -34,11 +33,11 @@ pub struct ResponseFormat {
 struct NamedSchema {
     schema: Option<Value>,
     #[serde(rename = "name")]
-    _name: Option<IgnoredAny>,
+    _name: Option<String>,
     #[serde(rename = "description")]
-    _description: Option<IgnoredAny>,
+    _description: Option<String>,
     #[serde(rename = "strict")]
-    _strict: Option<IgnoredAny>,
+    _strict: Option<bool>,
 }
 
 /// `structured_outputs`.
@@ -55,7 +54,7 @@ pub struct StructuredOutputs {
     disable_additional_properties: Option<bool>,
     /// There is one way to follow a grammar, and nothing to fall back on.
     #[serde(rename = "disable_fallback")]
-    _disable_fallback: Option<IgnoredAny>,
+    _disable_fallback: Option<bool>,
 }
 
 /// The request's fields that may ask for a grammar.

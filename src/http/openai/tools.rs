@@ -51,6 +51,7 @@ impl ToolUse {
         Some(Calls {
             format,
             names,
+            texts: tools.iter().flat_map(texts).collect(),
             one_only: fields.one_only(),
         })
     }
@@ -161,6 +162,21 @@ fn name(tool: &Value) -> Option<&str> {
     tool["function"]["name"]
         .as_str()
         .filter(|_| tool["type"] == "function")
+}
+
+/// The parameters of a tool that are strings, each behind the tool's name.
+fn texts(tool: &Value) -> Vec<(String, String)> {
+    let Some(name) = name(tool) else {
+        return Vec::new();
+    };
+    let declared = tool["function"]["parameters"]["properties"].as_object();
+    let texts = declared
+        .into_iter()
+        .flatten()
+        .filter(|(_, schema)| schema["type"] == "string");
+    texts
+        .map(|(key, _)| (name.to_owned(), key.clone()))
+        .collect()
 }
 
 /// The schema of a tool's arguments, an object in any case.

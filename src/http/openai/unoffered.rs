@@ -30,16 +30,22 @@ const NOT_OFFERED: &[(&str, Neutral)] = &[
     ("use_beam_search", |v| v == false),
     ("length_penalty", |v| v == 1.0),
     ("early_stopping", |v| v == false),
-    ("logprob_token_ids", |v| is_empty_list(v)),
+    ("watermarking", |v| v == false),
     ("return_prompt_text", |v| v == false),
+    ("return_token_offsets", |v| v == false),
+    ("return_weight_versions", |v| v == false),
+    ("routed_experts_prompt_start", |v| v == 0),
     ("spaces_between_special_tokens", |v| v == true),
     ("documents", is_empty_list),
     ("chat_template", |_| false),
     ("mm_processor_kwargs", |_| false),
     ("media_io_kwargs", |_| false),
+    ("mm_payload", |v| v == "tensors"),
+    ("return_mm_kwargs", |_| false),
     ("logits_processors", is_empty_list),
-    ("kv_transfer_params", |_| false),
-    ("vllm_xargs", |_| false),
+    ("kv_transfer_params", is_empty_object),
+    ("ec_transfer_params", is_empty_object),
+    ("vllm_xargs", is_empty_object),
     ("stream_interval", |v| v == 1),
     ("repetition_detection", |_| false),
     ("prompt_embeds", |_| false),
@@ -54,17 +60,21 @@ const NOT_OFFERED: &[(&str, Neutral)] = &[
     ("tfs", |v| v == 1.0),
 ];
 
-/// Change no answer, or are the client's own business.
-const HARMLESS: &[&str] = &[
-    "user",
-    "safety_identifier",
-    "prompt_cache_key",
-    "prompt_cache_retention",
-    "metadata",
-    "store",
-    "service_tier",
-    "session_id",
-    "stream_options.include_obfuscation",
+/// Change no answer, or are the client's own business; with what they must be.
+const HARMLESS: &[(&str, Neutral, &str)] = &[
+    ("user", Value::is_string, "a string"),
+    ("safety_identifier", Value::is_string, "a string"),
+    ("prompt_cache_key", Value::is_string, "a string"),
+    ("prompt_cache_retention", Value::is_string, "a string"),
+    ("metadata", Value::is_object, "an object"),
+    ("store", Value::is_boolean, "true or false"),
+    ("service_tier", Value::is_string, "a string"),
+    ("session_id", Value::is_string, "a string"),
+    (
+        "stream_options.include_obfuscation",
+        Value::is_boolean,
+        "true or false",
+    ),
 ];
 
 /// Fields of a message that chat templates are written for.
@@ -97,14 +107,24 @@ fn is_empty_list(value: &Value) -> bool {
     value.as_array().is_some_and(Vec::is_empty)
 }
 
+fn is_empty_object(value: &Value) -> bool {
+    value.as_object().is_some_and(serde_json::Map::is_empty)
+}
+
 /// Goes through the fields that no type knew. Returns those that nobody knows.
 ///
 /// # Errors
-/// The first field that asks for something not offered.
+/// The first field that asks for something not offered, or is of the wrong type.
 pub fn check(body: &[u8], ignored: Vec<String>) -> Result<Vec<String>, Refusal> {
     let mut unknown = Vec::new();
     for path in ignored {
-        if HARMLESS.contains(&path.as_str()) {
+        if let Some((_, fits, what)) = HARMLESS.iter().find(|(name, ..)| *name == path) {
+            if !asks_for_nothing(body, &path, fits) {
+                return Err(Refusal::invalid(
+                    path.as_str(),
+                    format!("{path} must be {what}"),
+                ));
+            }
             continue;
         }
         let Some((_, neutral)) = NOT_OFFERED.iter().find(|(name, _)| *name == path) else {
@@ -144,6 +164,9 @@ mod tests {
         check_one(r#"{"length_penalty":1}"#, "length_penalty", false);
         check_one(r#"{"suffix":"x"}"#, "suffix", true);
         check_one(r#"{"user":"u"}"#, "user", false);
+        check_one(r#"{"user":5}"#, "user", true);
+        check_one(r#"{"metadata":{"a":"b"}}"#, "metadata", false);
+        check_one(r#"{"metadata":"a"}"#, "metadata", true);
         check_one(r#"{"json_schema":1e400}"#, "json_schema", true);
         check_one(r#"{"suffix":"\ud83d"}"#, "suffix", true);
     }

@@ -114,6 +114,7 @@ impl Record {
         sampling.suppress_tokens.clear();
         sampling.allowed_tokens.clear();
         sampling.bad_sequences.clear();
+        sampling.logprob_tokens.clear();
     }
 
     /// Takes in what the engine says of it.

@@ -354,7 +354,7 @@ async fn what_the_management_port_does_not_offer_is_refused_by_name() {
         ("/v1/engine-server/fault-handling-command", "/restart"),
     ] {
         let reply = manage(&state, Method::POST, path).await;
-        assert_eq!(reply.status, 501, "{path}");
+        assert_eq!(reply.status, 400, "{path}");
         assert!(
             reply.json()["error"].as_str().unwrap().contains(words),
             "{}",

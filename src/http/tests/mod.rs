@@ -12,6 +12,8 @@ mod structured;
 mod tgi;
 mod tokenizer;
 mod vllm;
+mod vllm_answers;
+mod vllm_fields;
 
 use crate::http::chat_parts::AnswerForm;
 use crate::http::grammar::GrammarDesk;
@@ -48,12 +50,16 @@ const MODEL_SEED: u64 = 3;
 
 /// A state with a running engine whose steps take `step`.
 pub async fn serving_state(step: Duration) -> Data<AppState> {
+    serving_with(Arc::new(SimCodec::default()), step).await
+}
+
+/// The same with a tokenizer of its own.
+async fn serving_with(codec: Arc<dyn TextCodec>, step: Duration) -> Data<AppState> {
     let timeouts = Timeouts {
         sse_keepalive: Duration::from_millis(300),
         ..Timeouts::default()
     };
     let state = AppState::new(Limits::default(), timeouts);
-    let codec: Arc<dyn TextCodec> = Arc::new(SimCodec::default());
     let capacity = Capacity {
         blocks: 64,
         block_size: 16,

@@ -59,7 +59,9 @@ async fn a_completion_has_the_fields_of_the_contract_in_order() {
             "model",
             "choices",
             "usage",
-            "system_fingerprint"
+            "system_fingerprint",
+            "service_tier",
+            "kv_transfer_params"
         ]
     );
     assert_eq!(json["object"], "text_completion");
@@ -67,7 +69,16 @@ async fn a_completion_has_the_fields_of_the_contract_in_order() {
     let keys: Vec<&String> = choice.as_object().unwrap().keys().collect();
     assert_eq!(
         keys,
-        ["index", "text", "logprobs", "finish_reason", "stop_reason"]
+        [
+            "index",
+            "text",
+            "logprobs",
+            "finish_reason",
+            "stop_reason",
+            "token_ids",
+            "prompt_token_ids",
+            "prompt_logprobs"
+        ]
     );
     assert_eq!(choice["finish_reason"], "length");
     assert_eq!(choice["text"].as_str().unwrap().len(), 8);

@@ -12,7 +12,7 @@ use std::sync::Arc;
 const COMPLETIONS: &str = "/v1/completions";
 const CHAT: &str = "/v1/chat/completions";
 
-fn chatted(more: Value) -> Value {
+pub(super) fn chatted(more: Value) -> Value {
     let mut body = json!({"messages": [{"role": "user", "content": "abc"}], "temperature": 0, "max_tokens": 4,
         "ignore_eos": true});
     let fields = more.as_object().expect("an object").clone();
@@ -21,14 +21,14 @@ fn chatted(more: Value) -> Value {
 }
 
 /// A state whose server has other settings.
-async fn state_with(change: impl FnOnce(&mut AppState)) -> Data<AppState> {
+pub(super) async fn state_with(change: impl FnOnce(&mut AppState)) -> Data<AppState> {
     let state = chat_state().await.into_inner();
     let mut state = Arc::try_unwrap(state).ok().expect("nobody else holds it");
     change(&mut state);
     Data::new(state)
 }
 
-fn template(source: &str) -> Arc<ChatTemplate> {
+pub(super) fn template(source: &str) -> Arc<ChatTemplate> {
     let template = ChatTemplate::from_source(source, "test", &SpecialTokens::default());
     Arc::new(template.expect("a template"))
 }
