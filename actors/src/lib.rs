@@ -50,7 +50,7 @@ pub use config::{
 };
 #[doc(hidden)]
 pub use device::read_frames;
-pub use device::{ReadConstraint, Rebuilt, ServeError, serve_device};
+pub use device::{ReadConstraint, Rebuilt, ServeError, Wanted, serve_device};
 pub use engine::{DeviceStatus, Engine, EngineView, StartError};
 pub use generation::SessionView;
 pub use messages::DrainOutcome;

@@ -4,7 +4,7 @@
 use crate::bus::Bus;
 use crate::clock::Clock;
 use crate::config::{DeviceSpec, EngineConfig, Hosting};
-use crate::device::{Device, DeviceLinks, DeviceSetup};
+use crate::device::{Device, DeviceLinks, DeviceSetup, Legacy};
 use crate::messages::{DeviceDown, DeviceGone, DeviceUp, Reconfigure, Restart, Retire, Snapshot};
 use crate::pulse::SharedPulse;
 use crate::scheduler::Scheduler;
@@ -40,6 +40,7 @@ struct Supervised {
     spec: DeviceSpec,
     lives: Lives,
     pulse: Arc<SharedPulse>,
+    legacy: Arc<Legacy>,
     life: Option<Living>,
 }
 
@@ -81,6 +82,7 @@ impl Supervisor {
             spec,
             lives: Lives::new(parts.config.restart.clone(), now),
             pulse: Arc::default(),
+            legacy: Arc::default(),
             life: None,
         };
         Supervisor {
@@ -118,6 +120,7 @@ impl Supervisor {
             clock: self.clock,
             bus: self.bus.clone(),
             pulse: supervised.pulse.clone(),
+            legacy: supervised.legacy.clone(),
             links,
         };
         let (home, thread) = match self.config.hosting {
@@ -174,6 +177,7 @@ impl Supervisor {
             }
             Verdict::GiveUp { trial } => {
                 let returns = trial.is_some();
+                self.devices[i].legacy.clear();
                 self.scheduler.do_send(DeviceGone { device, returns });
                 self.bus.publish(Event::DeviceGivenUp { device, detail });
                 if let Some(at) = trial {

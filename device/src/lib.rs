@@ -215,6 +215,13 @@ pub trait Device {
     /// Bytes that one block of such a cache takes (all layers, K and V).
     fn kv_block_bytes(&self, shape: &KvShape) -> u64;
 
+    /// Has later KV caches be in `file`, memory that outlives this process, with what is there already. False where the device's memory
+    /// is elsewhere.
+    fn keep_kv_in(&mut self, file: std::fs::File) -> bool {
+        drop(file);
+        false
+    }
+
     /// Allocates the KV cache; replaces an earlier one.
     fn alloc_kv(&mut self, shape: KvShape) -> Result<(), DeviceError>;
 

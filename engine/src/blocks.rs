@@ -140,6 +140,21 @@ impl BlockPool {
         entry.cached = true;
     }
 
+    /// Has free blocks kept from now on, those first that shall be evicted first.
+    pub fn keep(&mut self, blocks: &[BlockId]) {
+        for &block in blocks {
+            let entry = &mut self.blocks[block.0 as usize];
+            assert!(
+                entry.references == 0 && !entry.cached,
+                "only a free block can be kept"
+            );
+            entry.cached = true;
+            self.link_newest(block);
+        }
+        let blocks = &self.blocks;
+        self.free.retain(|block| !blocks[block.0 as usize].cached);
+    }
+
     fn link_newest(&mut self, block: BlockId) {
         let entry = &mut self.blocks[block.0 as usize];
         entry.older = self.newest_kept;

@@ -142,8 +142,10 @@ pub enum FaultKind {
     Panic,
     /// No step finished within the limit.
     Stuck,
-    /// Its process ended by itself or was killed.
+    /// Its process ended by itself.
     Process,
+    /// Something from outside killed its process.
+    Killed,
     /// An operator asked for the restart.
     Requested,
 }
@@ -160,6 +162,7 @@ impl FaultKind {
             FaultKind::Panic => "panic",
             FaultKind::Stuck => "stuck",
             FaultKind::Process => "process",
+            FaultKind::Killed => "killed",
             FaultKind::Requested => "requested",
         }
     }

@@ -2,14 +2,18 @@
 
 use crate::blocks::BlockPool;
 use crate::ids::{BlockId, TokenId};
+use crate::ledger::{BlockLedger, KnownBlock};
 use crate::prefix::{PrefixIndex, Registered};
+use std::collections::{HashMap, HashSet};
 
 /// Blocks, and what is known about their content.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct KvSpace {
     pool: BlockPool,
     /// `None`: the prefix cache is off.
     index: Option<PrefixIndex>,
+    /// Told of all changes of the index.
+    ledger: Option<Box<dyn BlockLedger>>,
 }
 
 impl KvSpace {
@@ -18,7 +22,40 @@ impl KvSpace {
         KvSpace {
             pool: BlockPool::new(blocks, block_size),
             index: prefix_cache.then(|| PrefixIndex::new(blocks, block_size)),
+            ledger: None,
         }
+    }
+
+    /// Takes over the blocks that an earlier life entered in `ledger`, and keeps it from now on. To be done before anything is held.
+    /// Entries without their parents, or that are not whole, are struck. Returns how many blocks are known.
+    pub fn adopt(&mut self, known: Vec<KnownBlock>, mut ledger: Box<dyn BlockLedger>) -> usize {
+        let Some(index) = &mut self.index else {
+            return 0;
+        };
+        let mut left: HashSet<BlockId> = known.iter().map(|k| k.block).collect();
+        let mut children: HashMap<Option<BlockId>, Vec<KnownBlock>> = HashMap::new();
+        for entry in known {
+            children.entry(entry.parent).or_default().push(entry);
+        }
+        let mut adopted = Vec::new();
+        let mut next = children.remove(&None).unwrap_or_default();
+        while let Some(entry) = next.pop() {
+            let KnownBlock { block, parent, .. } = entry;
+            let new = index.register(block, parent, &entry.tokens, entry.salt) == Registered::New;
+            if new && index.known(block).is_some_and(|made| made == entry) {
+                left.remove(&block);
+                adopted.push(block);
+                next.extend(children.remove(&Some(block)).unwrap_or_default());
+            } else if new {
+                index.forget(block);
+            }
+        }
+        left.into_iter().for_each(|block| ledger.strike(block));
+        // Children go before their parents.
+        adopted.reverse();
+        self.pool.keep(&adopted);
+        self.ledger = Some(ledger);
+        adopted.len()
     }
 
     /// The pool, for reading.
@@ -62,6 +99,9 @@ impl KvSpace {
         };
         if let (true, Some(index)) = (allocated.evicted, &mut self.index) {
             index.forget(allocated.block);
+            if let Some(ledger) = &mut self.ledger {
+                ledger.strike(allocated.block);
+            }
         }
         table.push(allocated.block);
         true
@@ -89,7 +129,12 @@ impl KvSpace {
         let block = table[at];
         let parent = at.checked_sub(1).map(|before| table[before]);
         match index.register(block, parent, tokens, salt) {
-            Registered::New => self.pool.mark_cached(block),
+            Registered::New => {
+                self.pool.mark_cached(block);
+                if let (Some(ledger), Some(known)) = (&mut self.ledger, index.known(block)) {
+                    ledger.enter(&known);
+                }
+            }
             Registered::Existing(equal) => {
                 self.pool.acquire(equal);
                 self.pool.release(block);

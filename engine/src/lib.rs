@@ -12,6 +12,7 @@ pub mod executor;
 pub mod fairness;
 pub mod ids;
 pub mod kv;
+pub mod ledger;
 pub mod observe;
 pub mod pace;
 pub mod placement;

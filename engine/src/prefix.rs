@@ -5,6 +5,7 @@
 //! Parents outlive their children here: whoever holds a block holds its parents, and blocks are released last one first.
 
 use crate::ids::{BlockId, TokenId};
+use crate::ledger::KnownBlock;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -110,6 +111,19 @@ impl PrefixIndex {
         if let Some(content) = self.contents[block.0 as usize].take() {
             self.by_hash.remove(&content.hash);
         }
+    }
+
+    /// What is known of a block in the index.
+    pub fn known(&self, block: BlockId) -> Option<KnownBlock> {
+        let at = block.0 as usize;
+        let Content { hash, parent, salt } = self.contents[at]?;
+        Some(KnownBlock {
+            block,
+            parent,
+            salt,
+            tokens: self.tokens[at * self.block_size..][..self.block_size].to_vec(),
+            hash,
+        })
     }
 
     /// Blocks in the index.

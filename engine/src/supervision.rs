@@ -11,11 +11,12 @@ use std::time::Duration;
 /// How patient supervision is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RestartPolicy {
-    /// Pause before the first restart; doubles with every further failure, as long as none of the lives between them lasted.
+    /// The first failure is answered at once, the next one after this pause, which doubles with every further failure, as long as
+    /// none of the lives between them lasted.
     pub delay: Duration,
     /// The pause never grows beyond this.
     pub delay_max: Duration,
-    /// A device that was up for so long has served well: the pause after it is the first one again.
+    /// A device that was up for so long has served well: its next failure is a first one again.
     pub lasts_after: Duration,
     /// So many failures inside `window` are answered by a restart, the next one by giving up.
     pub budget: u32,
@@ -215,11 +216,11 @@ impl Lives {
             let trial = self.policy.trial_after.map(|pause| now + pause);
             return Verdict::GiveUp { trial };
         }
-        let doubled = self
-            .policy
-            .delay
-            .saturating_mul(1u32 << (count.min(self.in_a_row) - 1).min(20));
-        Verdict::RestartAt(now + doubled.min(self.policy.delay_max))
+        let pause = match count.min(self.in_a_row) {
+            1 => Duration::ZERO,
+            n => self.policy.delay.saturating_mul(1 << (n - 2).min(20)),
+        };
+        Verdict::RestartAt(now + pause.min(self.policy.delay_max))
     }
 
     /// Starts the next life and returns its epoch; `None` while a life goes on.
@@ -307,18 +308,26 @@ mod tests {
 
     #[test]
     fn the_pause_doubles_up_to_its_bound_and_the_budget_ends() {
-        let mut lives = Lives::new(policy(), at(0));
+        let policy = RestartPolicy {
+            budget: 4,
+            ..policy()
+        };
+        let mut lives = Lives::new(policy, at(0));
         assert_eq!(
             fail_once(&mut lives, at(1000)),
-            Some(Verdict::RestartAt(at(1100)))
+            Some(Verdict::RestartAt(at(1000)))
         );
         assert_eq!(
             fail_once(&mut lives, at(2000)),
-            Some(Verdict::RestartAt(at(2200)))
+            Some(Verdict::RestartAt(at(2100)))
         );
         assert_eq!(
             fail_once(&mut lives, at(3000)),
-            Some(Verdict::RestartAt(at(3300)))
+            Some(Verdict::RestartAt(at(3200)))
+        );
+        assert_eq!(
+            fail_once(&mut lives, at(3500)),
+            Some(Verdict::RestartAt(at(3800)))
         );
         let trial = Some(at(6000));
         assert_eq!(
@@ -326,20 +335,20 @@ mod tests {
             Some(Verdict::GiveUp { trial })
         );
         assert_eq!(lives.state(), LifeState::GivenUp(at(4000)));
-        assert_eq!(lives.restart(true, at(5000)), Some(Epoch(5)));
+        assert_eq!(lives.restart(true, at(5000)), Some(Epoch(6)));
     }
 
     #[test]
     fn after_a_life_that_lasted_the_pause_is_short_again_but_the_failure_counts() {
         let mut lives = Lives::new(policy(), at(0));
         let restart_at = |ms| Some(Verdict::RestartAt(at(ms)));
-        assert_eq!(fail_once(&mut lives, at(1000)), restart_at(1100));
-        assert_eq!(fail_once(&mut lives, at(1200)), restart_at(1400));
+        assert_eq!(fail_once(&mut lives, at(1000)), restart_at(1000));
+        assert_eq!(fail_once(&mut lives, at(1200)), restart_at(1300));
         let epoch = lives.epoch();
         lives.up(epoch, at(1500));
         let verdict = lives.down(epoch, fault(FaultKind::Process), at(4500));
-        assert_eq!(verdict, restart_at(4600));
-        lives.restart(false, at(4600));
+        assert_eq!(verdict, restart_at(4500));
+        lives.restart(false, at(4500));
         let verdict = fail_once(&mut lives, at(4700));
         assert!(
             matches!(verdict, Some(Verdict::GiveUp { .. })),
@@ -374,10 +383,7 @@ mod tests {
         for n in 1..20 {
             let now = at(n * 11_000);
             let verdict = fail_once(&mut lives, now);
-            assert_eq!(
-                verdict,
-                Some(Verdict::RestartAt(now + Duration::from_millis(100)))
-            );
+            assert_eq!(verdict, Some(Verdict::RestartAt(now)));
         }
     }
 

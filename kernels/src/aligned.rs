@@ -2,6 +2,7 @@
 //! Pages come untouched from the system, so whoever writes first (a worker that packs weights) also pays the faults.
 
 use memmap2::{MmapMut, MmapOptions};
+use std::fs::File;
 use std::io;
 
 /// Words of one cache line and of one panel step.
@@ -27,16 +28,39 @@ impl AlignedLines {
             .checked_mul(size_of::<Line>())
             .ok_or(io::ErrorKind::OutOfMemory)?;
         let map = MmapOptions::new().len(bytes.max(1)).map_anon()?;
+        Ok(Self::advised(map, lines))
+    }
+
+    /// The first `lines` lines of a file in memory, which grows to that if it is shorter: what is written here outlives this process
+    /// for as long as somebody holds the file.
+    ///
+    /// # Errors
+    /// When the system gives no memory.
+    pub(crate) fn in_file(file: &File, lines: usize) -> io::Result<Self> {
+        let bytes = lines
+            .checked_mul(size_of::<Line>())
+            .ok_or(io::ErrorKind::OutOfMemory)?
+            .max(1);
+        if file.metadata()?.len() < bytes as u64 {
+            file.set_len(bytes as u64)?;
+        }
+        // SAFETY: nobody shortens or writes the file meanwhile: it has no name, and whoever else holds it only hands it to the next
+        // process when this one is gone (the caller's promise, see `KvCache::kept_in`).
+        let map = unsafe { MmapOptions::new().len(bytes).map_mut(file) }?;
+        Ok(Self::advised(map, lines))
+    }
+
+    fn advised(map: MmapMut, lines: usize) -> Self {
         // Only advice: a system without huge pages, or with them switched off, serves small ones.
         #[cfg(target_os = "linux")]
         let _ = map.advise(memmap2::Advice::HugePage);
-        Ok(Self { map, lines })
+        Self { map, lines }
     }
 
     /// All lines.
     #[inline(always)]
     pub(crate) fn lines(&self) -> &[Line] {
-        // SAFETY: the map is `lines` lines long (`zeroed`), starts at a page and so at a multiple of 64, and every bit pattern is
+        // SAFETY: the map is `lines` lines long (`zeroed`, `in_file`), starts at a page and so at a multiple of 64, and every bit pattern is
         // a valid word.
         unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast(), self.lines) }
     }
@@ -61,6 +85,25 @@ mod tests {
             assert!(memory.lines().as_ptr().addr().is_multiple_of(64));
             assert!(memory.lines().iter().all(|l| *l == [0; LANES]));
         }
+    }
+
+    #[test]
+    fn lines_in_a_file_are_there_for_who_maps_it_next() {
+        let name = format!("ropeteam-lines-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let open = File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&path);
+        let file = open.unwrap();
+        std::fs::remove_file(&path).unwrap();
+        AlignedLines::in_file(&file, 100).unwrap().lines_mut()[99] = [7; LANES];
+        let again = AlignedLines::in_file(&file, 100).unwrap();
+        assert_eq!(
+            (again.lines()[0], again.lines()[99]),
+            ([0; LANES], [7; LANES])
+        );
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod store;
 use crate::Machine;
 use crate::aligned::{AlignedLines, LANES, Line};
 use crate::disjoint::Disjoint;
+use std::fs::File;
 use std::io;
 use store::StoreRows;
 
@@ -131,6 +132,21 @@ impl KvCache {
     pub fn new(shape: Shape, format: Format) -> io::Result<Self> {
         let lines = shape.block_lines(format).saturating_mul(shape.blocks);
         let lines = AlignedLines::zeroed(lines)?;
+        Ok(Self {
+            shape,
+            format,
+            lines,
+        })
+    }
+
+    /// A cache in a file in memory, with what a cache of the same shape and format left there; zeroes in a new file. The file must
+    /// be without a name, and mapped by nobody else as long as the cache is there.
+    ///
+    /// # Errors
+    /// When the system gives no memory.
+    pub fn kept_in(file: &File, shape: Shape, format: Format) -> io::Result<Self> {
+        let lines = shape.block_lines(format).saturating_mul(shape.blocks);
+        let lines = AlignedLines::in_file(file, lines)?;
         Ok(Self {
             shape,
             format,

@@ -101,29 +101,44 @@ impl StepExecutor for FaultyExecutor {
 
     fn step(&mut self, plan: &StepPlan, output: &mut StepOutput) -> Result<(), DeviceFault> {
         match self.plan.begin() {
-            None => return self.inner.step(plan, output),
-            Some(Fault::Error) => {}
-            Some(Fault::Panic) => panic!("injected panic"),
-            Some(Fault::Hang) => self.plan.wait_for_release(),
-            Some(Fault::Crash) => std::process::abort(),
+            None => self.inner.step(plan, output),
+            Some(fault) => Err(fail(fault, &self.plan)),
         }
-        Err(DeviceFault {
-            kind: FaultKind::Operator,
-            detail: "injected fault".into(),
-        })
     }
 }
 
-/// Runs `inner`, but panics in every step that begins with a certain sequence: a request that kills devices.
+/// Goes wrong in that way; what it returns is an error's.
+fn fail(fault: Fault, plan: &FaultPlan) -> DeviceFault {
+    match fault {
+        Fault::Error => {}
+        Fault::Panic => panic!("injected panic"),
+        Fault::Hang => plan.wait_for_release(),
+        Fault::Crash => std::process::abort(),
+    }
+    DeviceFault {
+        kind: FaultKind::Operator,
+        detail: "injected fault".into(),
+    }
+}
+
+/// Runs `inner`, but goes wrong in every step that begins with a certain sequence: a request that kills devices.
 pub struct PoisonedExecutor {
     inner: Box<dyn StepExecutor>,
     poison: Vec<TokenId>,
+    fault: Fault,
+    /// Nobody releases what hangs here.
+    never: FaultPlan,
 }
 
 impl PoisonedExecutor {
-    /// Sequences whose tokens begin with `poison` are deadly; with an empty one none is.
-    pub fn new(inner: Box<dyn StepExecutor>, poison: Vec<TokenId>) -> Self {
-        PoisonedExecutor { inner, poison }
+    /// Sequences whose tokens begin with `poison` are deadly in that way; with an empty one none is.
+    pub fn new(inner: Box<dyn StepExecutor>, poison: Vec<TokenId>, fault: Fault) -> Self {
+        PoisonedExecutor {
+            inner,
+            poison,
+            fault,
+            never: FaultPlan::default(),
+        }
     }
 }
 
@@ -138,11 +153,10 @@ impl StepExecutor for PoisonedExecutor {
 
     fn step(&mut self, plan: &StepPlan, output: &mut StepOutput) -> Result<(), DeviceFault> {
         let is_deadly = |chunk: &Chunk| chunk.start == 0 && chunk.tokens.starts_with(&self.poison);
-        assert!(
-            self.poison.is_empty() || !plan.chunks.iter().any(is_deadly),
-            "a deadly sequence"
-        );
-        self.inner.step(plan, output)
+        match !self.poison.is_empty() && plan.chunks.iter().any(is_deadly) {
+            true => Err(fail(self.fault, &self.never)),
+            false => self.inner.step(plan, output),
+        }
     }
 }
 

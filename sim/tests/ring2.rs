@@ -8,7 +8,7 @@ use ropeteam_actors::generation::GenerateEvent;
 use ropeteam_engine::request::FinishReason;
 use std::panic::catch_unwind;
 use std::time::Duration;
-use world::{World, in_virtual_time};
+use world::{Planted, World, in_virtual_time};
 
 /// Seeds in each run of the tests.
 const SEEDS: u64 = 300;
@@ -27,6 +27,39 @@ fn every_seed_keeps_every_promise() {
             Err(_) => panic!("seed {seed} panicked"),
         }
     }
+}
+
+/// Seeds among which a planted mistake must show.
+const SEEDS_TO_NOTICE: u64 = 40;
+
+#[test]
+fn planted_mistakes_are_noticed() {
+    let notices = |what: &str, change: &(dyn Fn(&mut World) + std::panic::RefUnwindSafe)| {
+        let broken = |seed: &u64| {
+            let lived = catch_unwind(|| random::run_with(*seed, change));
+            !matches!(lived, Ok(Ok(_)))
+        };
+        let seed = (0..SEEDS_TO_NOTICE).find(broken);
+        assert!(seed.is_some(), "{what} is not noticed");
+    };
+    for planted in [
+        Planted::ResultsSwapped,
+        Planted::ReplayForgets,
+        Planted::WrongBlocks,
+        Planted::Company,
+    ] {
+        let change = move |world: &mut World| world.planted = Some(planted);
+        notices(&format!("{planted:?}"), &change);
+    }
+    // Requests that do not survive the first death of their device.
+    notices("a lost request", &|world| {
+        world.config.max_interruptions = 1
+    });
+    // Devices that nobody starts again.
+    notices("a lost device", &|world| {
+        world.config.restart.budget = 0;
+        world.config.restart.trial_after = None;
+    });
 }
 
 #[test]

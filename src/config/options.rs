@@ -231,7 +231,7 @@ options! {
         timeout_ms: u64 = Int(1, DAY) => Number(600_000);
         /// A device whose step takes longer is taken for stuck and restarted, in ms.
         step_timeout_ms: u64 = Int(1, DAY) => Number(120_000);
-        /// Pause before a device that failed is started again, in ms; doubles with each further failure, up to 30 s.
+        /// A device that fails is started again at once; this is the pause after the next failure, in ms, which doubles with each, up to 30 s.
         restart_delay_ms: u64 = Int(0, DAY) => Number(100);
         /// A device that fails more often than this within --restart-window-ms is given up.
         restart_budget: u32 = Int(0, 1_000_000) => Number(5);
@@ -275,6 +275,8 @@ options! {
         debug_step_delay_ms: u64 = Int(0, 60_000) => Number(0);
         /// Let the device fail in its first life, at this step counted from 1; none: never.
         debug_fault_at_step: Option<u64> = Or("none", &Int(1, MANY)) => Null;
+        /// Let every device fail in each step that begins a prompt with this id; none: never.
+        debug_poison: Option<u32> = Or("none", &Int(0, 1 << 24)) => Null;
         /// How it fails there: with an error, a panic, a step without end, or a crash of its process.
         debug_fault: DebugFault = Choice(&["error", "panic", "hang", "crash"]) => Word("error");
     }
@@ -493,8 +495,6 @@ mod tests {
     fn keys_are_unique_over_all_sections() {
         let mut keys: Vec<_> = OPTIONS.iter().map(|spec| spec.key).collect();
         keys.sort_unstable();
-        let all = keys.len();
-        keys.dedup();
-        assert_eq!(keys.len(), all);
+        assert!(keys.is_sorted_by(|a, b| a < b), "{keys:?}");
     }
 }

@@ -15,8 +15,9 @@ use ropeteam_models::{Checkpoint, LoadError, ModelRunner, RunnerOptions};
 use ropeteam_sim::codec::{END_OF_TEXT, SimCodec};
 use ropeteam_sim::cost::CostModel;
 use ropeteam_sim::executor::SimExecutor;
-use ropeteam_sim::faults::{DelayedExecutor, Fault, FaultPlan, FaultyExecutor};
+use ropeteam_sim::faults::{DelayedExecutor, Fault, FaultPlan, FaultyExecutor, PoisonedExecutor};
 use serde::{Deserialize, Serialize};
+use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,6 +69,8 @@ pub struct ModelRecipe {
 pub struct Hooks {
     delay: Duration,
     fault: Option<(u64, DebugFault)>,
+    /// Prompts that begin with it kill every device.
+    poison: Option<(TokenId, DebugFault)>,
 }
 
 impl From<&DebugConfig> for Hooks {
@@ -77,6 +80,9 @@ impl From<&DebugConfig> for Hooks {
             fault: config
                 .debug_fault_at_step
                 .map(|step| (step - 1, config.debug_fault)),
+            poison: config
+                .debug_poison
+                .map(|id| (TokenId(id), config.debug_fault)),
         }
     }
 }
@@ -94,23 +100,35 @@ impl Recipe {
     /// # Errors
     /// Damaged files, too little memory.
     pub fn build(&self, epoch: Epoch) -> Result<Box<dyn StepExecutor>, DeviceFault> {
-        let executor = match &self.base {
+        Ok(self.build_in(epoch, None)?.0)
+    }
+
+    /// The same with the KV cache in the file `cache`, where the device can have it there; whether it is.
+    ///
+    /// # Errors
+    /// As for [`build`](Self::build).
+    pub fn build_in(
+        &self,
+        epoch: Epoch,
+        cache: Option<File>,
+    ) -> Result<(Box<dyn StepExecutor>, bool), DeviceFault> {
+        let (executor, kept) = match &self.base {
             Base::Model(recipe) => {
                 let chosen = devices::find(&recipe.device).map_err(|error| DeviceFault {
                     kind: FaultKind::Start,
                     detail: error.to_string(),
                 })?;
                 recipe
-                    .build(chosen.entry)
+                    .build(chosen.entry, cache)
                     .map_err(|error| start_fault(&error))?
             }
             Base::Simulated {
                 capacity,
                 seed,
                 time,
-            } => simulated(capacity.clone(), *seed, *time),
+            } => (simulated(capacity.clone(), *seed, *time), false),
         };
-        Ok(self.hooks.put_round(executor, epoch))
+        Ok((self.hooks.put_round(executor, epoch), kept))
     }
 
     /// As the engine takes it.
@@ -139,9 +157,14 @@ impl Recipe {
 }
 
 impl ModelRecipe {
-    fn build(&self, entry: &DeviceEntry) -> Result<Box<dyn StepExecutor>, LoadError> {
+    fn build(
+        &self,
+        entry: &DeviceEntry,
+        cache: Option<File>,
+    ) -> Result<(Box<dyn StepExecutor>, bool), LoadError> {
         let checkpoint = Checkpoint::open(&self.path)?;
-        let device = (entry.open)(&self.options)?;
+        let mut device = (entry.open)(&self.options)?;
+        let kept = cache.is_some_and(|cache| device.keep_kv_in(cache));
         let runner = ModelRunner::load(
             &checkpoint,
             device,
@@ -154,7 +177,7 @@ impl ModelRecipe {
                 mask: self.mask.clone(),
             },
         )?;
-        Ok(Box::new(runner))
+        Ok((Box::new(runner), kept))
     }
 }
 
@@ -181,18 +204,24 @@ impl Hooks {
         }
         // In the first life only, or the device would never get beyond it.
         if let Some((step, fault)) = self.fault.filter(|_| epoch == Epoch(1)) {
-            let fault = match fault {
-                DebugFault::Error => Fault::Error,
-                DebugFault::Panic => Fault::Panic,
-                DebugFault::Hang => Fault::Hang,
-                DebugFault::Crash => Fault::Crash,
-            };
             executor = Box::new(FaultyExecutor::new(
                 executor,
-                FaultPlan::new([(step, fault)]),
+                FaultPlan::new([(step, kind(fault))]),
             ));
         }
+        if let Some((id, fault)) = self.poison {
+            executor = Box::new(PoisonedExecutor::new(executor, vec![id], kind(fault)));
+        }
         executor
+    }
+}
+
+fn kind(fault: DebugFault) -> Fault {
+    match fault {
+        DebugFault::Error => Fault::Error,
+        DebugFault::Panic => Fault::Panic,
+        DebugFault::Hang => Fault::Hang,
+        DebugFault::Crash => Fault::Crash,
     }
 }
 

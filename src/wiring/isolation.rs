@@ -70,17 +70,21 @@ pub fn serve_process() -> Result<Exit, StartError> {
     let _deaf = ignore_signals()?;
     // What `top` shows. A failure costs no more than that.
     let _ = rustix::thread::set_name(c"ropeteam-device");
-    let served = serve_device(|bytes, device, epoch| {
-        let setting: Setting = serde_json::from_slice(bytes).map_err(|error| DeviceFault {
-            kind: FaultKind::Start,
-            detail: format!("its recipe: {error}"),
-        })?;
+    let served = serve_device(|wanted| {
+        let (device, epoch) = (wanted.device, wanted.epoch);
+        let setting: Setting =
+            serde_json::from_slice(wanted.recipe).map_err(|error| DeviceFault {
+                kind: FaultKind::Start,
+                detail: format!("its recipe: {error}"),
+            })?;
         logging::start(setting.log);
         tracing::debug!(%device, %epoch, "device process begins");
         let recipe = setting.recipe;
         let mut grammars: Option<Grammars> = None;
+        let (executor, keeps_cache) = recipe.build_in(epoch, wanted.cache)?;
         Ok(Rebuilt {
-            executor: recipe.build(epoch)?,
+            executor,
+            keeps_cache,
             constraints: Box::new(move |source| {
                 if grammars.is_none() {
                     let made = recipe.grammars();

@@ -4,7 +4,9 @@
 use crate::http::{completion_stream, get, open, post, read_answer};
 use crate::process::{Server, free_port, ropeteam, signal, tiny};
 use serde_json::{Value, json};
+use std::io::Read;
 use std::net::TcpStream;
+use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -40,6 +42,19 @@ fn a_step_that_hangs_costs_its_thread_and_the_streams_go_on() {
     );
     assert_eq!(answer(&server, &stream(1, 30)), wanted);
     assert_eq!(server.restarts(), 1.0);
+}
+
+#[test]
+fn a_crash_in_a_device_on_a_thread_ends_the_server() {
+    let crash = ["--debug-fault-at-step", "5", "--debug-fault", "crash"];
+    let mut server = Server::start("llama", &crash);
+    let mut running = open(server.port, "/v1/completions", &stream(1, 30));
+    let status = server.wait(Duration::from_secs(30));
+    assert_eq!(status.signal(), Some(6), "{status}");
+    let mut told = Vec::new();
+    let _ = running.read_to_end(&mut told);
+    let told = String::from_utf8_lossy(&told);
+    assert!(!told.contains("[DONE]"), "no end is pretended: {told}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use ropeteam_engine::device_core::{
 };
 use ropeteam_engine::executor::{Capacity, DeviceFault, FaultKind, StepExecutor};
 use ropeteam_engine::ids::SeqId;
+use ropeteam_engine::ledger::{BlockLedger, KnownBlock};
 use ropeteam_engine::plan::{StepOutput, StepPlan};
 use ropeteam_engine::time::Time;
 use ropeteam_engine::work::Work;
@@ -88,6 +89,11 @@ impl Inside {
             clock,
             due: false,
         }
+    }
+
+    /// See `DeviceCore::adopt`.
+    pub fn adopt(&mut self, known: Vec<KnownBlock>, ledger: Box<dyn BlockLedger>) -> usize {
+        self.core.adopt(known, ledger)
     }
 
     pub fn capacity(&self) -> Capacity {

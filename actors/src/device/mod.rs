@@ -7,9 +7,10 @@ mod inside;
 mod process;
 mod report;
 
+pub(crate) use process::Legacy;
 #[doc(hidden)]
 pub use process::read_frames;
-pub use process::{ReadConstraint, Rebuilt, ServeError, serve as serve_device};
+pub use process::{ReadConstraint, Rebuilt, ServeError, Wanted, serve as serve_device};
 
 use crate::bus::Bus;
 use crate::clock::Clock;
@@ -49,6 +50,8 @@ pub(crate) struct DeviceSetup {
     pub clock: Clock,
     pub bus: Bus,
     pub pulse: Arc<SharedPulse>,
+    /// What lives of this device in processes leave to each other.
+    pub legacy: Arc<Legacy>,
     pub links: DeviceLinks,
 }
 

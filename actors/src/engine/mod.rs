@@ -120,6 +120,7 @@ impl Engine {
             scheduler,
             state: state_reader,
             tokenising: Arc::new(Semaphore::new(tokenising_at_once())),
+            suspects: Arc::new(Semaphore::new(1)),
             sessions: Arc::default(),
             requests: Requests::default(),
             next_seq: Default::default(),

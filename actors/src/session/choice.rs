@@ -3,6 +3,7 @@
 
 use crate::generation::{DoneEvent, TokenOut, TokensEvent, Usage};
 use ropeteam_engine::device_core::SeqUpdate;
+use ropeteam_engine::executor::FaultKind;
 use ropeteam_engine::ids::{SeqId, TokenId};
 use ropeteam_engine::request::FinishReason;
 use ropeteam_engine::sampling::SamplingParams;
@@ -11,6 +12,10 @@ use ropeteam_engine::text::{TextCodec, TokenDecoder};
 use ropeteam_engine::time::Time;
 use ropeteam_engine::work::{DeviceFinish, SampledToken};
 use std::sync::Arc;
+use tokio::sync::OwnedSemaphorePermit;
+
+/// So many kills from outside are as suspicious as one death.
+const KILLS_PER_DEATH: u32 = 4;
 
 /// The state of one choice.
 pub(crate) struct Choice {
@@ -19,8 +24,10 @@ pub(crate) struct Choice {
     pub output: Vec<TokenId>,
     /// How often a device died under it.
     pub interruptions: u32,
-    /// How often since it got its last token.
-    fruitless: u32,
+    /// Suspicion since it got its last token.
+    suspicion: u32,
+    /// It is suspected of deaths, and its turn lasts until it has got a token.
+    pub turn: Option<OwnedSemaphorePermit>,
     /// Tokens it had at the last of those deaths.
     output_then: usize,
     pub times: ChoiceTimes,
@@ -66,7 +73,8 @@ impl Choice {
             sampling: Arc::new(parts.sampling),
             output: Vec::new(),
             interruptions: 0,
-            fruitless: 0,
+            suspicion: 0,
+            turn: None,
             output_then: 0,
             times: ChoiceTimes::default(),
             cached_tokens: 0,
@@ -80,14 +88,19 @@ impl Choice {
     }
 
     /// A device died under it. Returns how many did since it got its last token: with each of them it is more likely the cause.
-    pub fn interrupted(&mut self) -> u32 {
+    /// One that something from outside killed is hardly its fault, and several of those count as one.
+    pub fn interrupted(&mut self, kind: FaultKind) -> u32 {
+        self.turn = None;
         if self.output.len() > self.output_then {
-            self.fruitless = 0;
+            self.suspicion = 0;
         }
         self.output_then = self.output.len();
         self.interruptions += 1;
-        self.fruitless += 1;
-        self.fruitless
+        self.suspicion += match kind {
+            FaultKind::Killed => 1,
+            _ => KILLS_PER_DEATH,
+        };
+        self.suspicion / KILLS_PER_DEATH
     }
 
     /// Takes a device's news. What follows a stop string is dropped.
@@ -107,6 +120,9 @@ impl Choice {
         self.pooled = update.pooled.or(self.pooled.take());
         let ends_with_id = update.finish == Some(DeviceFinish::EndId);
         let count = update.tokens.len();
+        if count > 0 {
+            self.turn = None;
+        }
         let mut event = TokensEvent {
             choice: self.index,
             text: String::new(),
@@ -179,6 +195,7 @@ impl Choice {
                 None => text.push_str(&self.matcher.finish()),
             }
         }
+        self.turn = None;
         self.ended = Some(reason.clone());
         DoneEvent {
             choice: self.index,

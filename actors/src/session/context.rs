@@ -26,6 +26,8 @@ pub(crate) struct SessionContext {
     pub state: watch::Receiver<EngineState>,
     /// One permit per prompt that may be tokenised at the same time.
     pub tokenising: Arc<Semaphore>,
+    /// One permit: whose it is may be on a device though devices died under it again and again.
+    pub suspects: Arc<Semaphore>,
     pub sessions: Arc<AtomicUsize>,
     pub requests: Requests,
     pub next_seq: AtomicU64,

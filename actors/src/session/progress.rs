@@ -5,7 +5,7 @@ use super::choice::ChoiceTimes;
 use super::ending::{assign_error, refusal_error};
 use crate::generation::{GenerateEvent, RequestError};
 use crate::messages::{Cancel, Progress};
-use actix::{AsyncContext, Context, Handler};
+use actix::{ActorFutureExt, AsyncContext, Context, Handler, WrapFuture};
 use ropeteam_engine::device_core::{AssignError, SeqUpdate};
 use ropeteam_engine::executor::DeviceFault;
 use ropeteam_engine::ids::{DeviceId, Epoch, SeqId};
@@ -13,7 +13,6 @@ use ropeteam_engine::observe::Event;
 use ropeteam_engine::request::FinishReason;
 use ropeteam_engine::scheduler::{Refusal, Submission};
 use ropeteam_engine::work::Work;
-use std::time::Duration;
 
 impl Handler<Progress> for Session {
     type Result = ();
@@ -135,7 +134,6 @@ impl Session {
     fn interrupted(&mut self, seqs: &[SeqId], fault: &DeviceFault, ctx: &mut Context<Self>) {
         let limit = self.shared.config.max_interruptions;
         let mut works = Vec::new();
-        let mut pause = Duration::ZERO;
         for &seq in seqs {
             let Some(sequences) = &mut self.sequences else {
                 return;
@@ -144,11 +142,13 @@ impl Session {
                 continue;
             };
             match sequences.interrupted(i, fault.kind, limit) {
-                Some((work, apart)) => {
-                    pause = pause.max(apart);
+                Some((work, suspected)) => {
                     let tokens = work.len_tokens() as u32;
                     self.shared.bus.publish(Event::Replayed { seq, tokens });
-                    works.push(work);
+                    match suspected {
+                        true => self.submit_in_turn(work, ctx),
+                        false => works.push(work),
+                    }
                 }
                 None => {
                     tracing::warn!(request = %self.request.id, %seq, %fault, "sequence given up");
@@ -157,23 +157,24 @@ impl Session {
                 }
             }
         }
-        match works.is_empty() {
-            true => {}
-            false if pause.is_zero() => self.submit(works, Submission::Again, ctx),
-            false => {
-                ctx.run_later(pause, |act, ctx| act.submit_open(works, ctx));
-            }
+        if !works.is_empty() {
+            self.submit(works, Submission::Again, ctx);
         }
         self.leave_if_over(ctx);
     }
 
-    /// Submits again those that did not end while they were held back.
-    fn submit_open(&mut self, mut works: Vec<Work>, ctx: &mut Context<Self>) {
-        let sequences = self.sequences.as_ref();
-        works.retain(|work| sequences.is_some_and(|s| s.open_choice(work.seq).is_some()));
-        if !works.is_empty() {
-            self.submit(works, Submission::Again, ctx);
-        }
+    /// Submits a suspected sequence when the one before it has got a token or is gone: then the one that kills devices is alone with its
+    /// next death, and the others have got a token before, however long a restart takes.
+    fn submit_in_turn(&mut self, work: Work, ctx: &mut Context<Self>) {
+        let turn = self.shared.suspects.clone().acquire_owned();
+        ctx.spawn(turn.into_actor(self).map(|turn, act, ctx| {
+            let sequences = act.sequences.as_mut();
+            let open = sequences.and_then(|s| Some((s.open_choice(work.seq)?, s)));
+            if let Some((i, sequences)) = open {
+                sequences.choices[i].turn = turn.ok();
+                act.submit(vec![work], Submission::Again, ctx);
+            }
+        }));
     }
 
     /// The device cannot hold the sequence. After a replay on a smaller device that is its length limit.

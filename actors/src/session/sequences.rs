@@ -12,12 +12,9 @@ use ropeteam_engine::time::Time;
 use ropeteam_engine::work::Work;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
-use std::time::Duration;
 
-/// Sequences under which two devices died without a token in between come back so far apart, at one of so many places: then the one
-/// that kills them is soon alone with its next death, and the others have got a token before.
-const APART: Duration = Duration::from_millis(250);
-const APART_PLACES: u64 = 8;
+/// A sequence under which so many devices died without a token in between is suspected of it.
+const SUSPECTED_AFTER: u32 = 2;
 
 /// All choices of a request, with what they share.
 pub(crate) struct Sequences {
@@ -98,28 +95,19 @@ impl Sequences {
         }
     }
 
-    /// Its device died under the sequence: the work to go on with and when, or `None` if that happened too often.
+    /// Its device died under the sequence: the work to go on with and whether it is suspected, or `None` if that happened too often.
     /// A restart that an operator asked for is not the sequence's fault.
-    pub fn interrupted(
-        &mut self,
-        i: usize,
-        kind: FaultKind,
-        limit: u32,
-    ) -> Option<(Work, Duration)> {
+    pub fn interrupted(&mut self, i: usize, kind: FaultKind, limit: u32) -> Option<(Work, bool)> {
         let choice = &mut self.choices[i];
         let deaths = match kind {
             FaultKind::Requested => 0,
-            _ => choice.interrupted(),
+            _ => choice.interrupted(kind),
         };
         if deaths >= limit {
             return None;
         }
-        let pause = match deaths {
-            0 | 1 => Duration::ZERO,
-            _ => APART * (choice.seq.0 % APART_PLACES) as u32,
-        };
         self.replays += 1;
-        Some((self.work(&self.choices[i]), pause))
+        Some((self.work(&self.choices[i]), deaths >= SUSPECTED_AFTER))
     }
 
     /// The choice of that sequence, if it goes on.

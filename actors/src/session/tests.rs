@@ -145,6 +145,7 @@ impl Stage {
             scheduler: scheduler.clone(),
             state,
             tokenising: Arc::new(Semaphore::new(1)),
+            suspects: Arc::new(Semaphore::new(1)),
             sessions: Arc::default(),
             live: RwLock::new(EngineConfig::default().live()),
             requests: Default::default(),
@@ -192,8 +193,12 @@ impl Stage {
     }
 
     fn life_ends(&self, epoch: u32) {
+        self.life_ends_by(epoch, FaultKind::Panic);
+    }
+
+    fn life_ends_by(&self, epoch: u32, kind: FaultKind) {
         let fault = DeviceFault {
-            kind: FaultKind::Panic,
+            kind,
             detail: "test".into(),
         };
         self.scheduler.do_send(DeviceDown {
@@ -330,6 +335,35 @@ fn an_old_death_told_late_interrupts_nobody() {
             "it was not submitted again"
         );
     });
+}
+
+#[test]
+fn kills_from_outside_end_a_sequence_much_later_than_deaths_of_a_device() {
+    let lives = |kind| {
+        in_virtual_time(async {
+            let mut stage = Stage::new(request());
+            for epoch in 1.. {
+                stage.assigned().await;
+                stage.life_ends_by(epoch, kind);
+                stage.life_begins(epoch + 1);
+                let patience = tokio::time::sleep(Duration::from_secs(2));
+                tokio::select! {
+                    event = stage.client.next_event() => match event {
+                        Some(GenerateEvent::Done(done)) => {
+                            assert_eq!(done.reason, FinishReason::DeviceError);
+                            return epoch;
+                        }
+                        Some(GenerateEvent::Started(_)) => {}
+                        other => panic!("{other:?}"),
+                    },
+                    () = patience => {}
+                }
+            }
+            unreachable!("it is given up some time")
+        })
+    };
+    assert_eq!(lives(FaultKind::Process), 3);
+    assert_eq!(lives(FaultKind::Killed), 12);
 }
 
 #[test]

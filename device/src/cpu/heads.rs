@@ -1,6 +1,6 @@
 //! The part of the CPU device that knows heads, positions and the KV cache.
 
-use super::memory::{ensure_free, out_of_memory};
+use super::memory::{ensure_free, held, out_of_memory};
 use super::{CpuDevice, ensure, shape_error};
 use crate::checks::{check_cache, check_heads, check_rows};
 use crate::{Act, AttentionShape, Device, DeviceError, KvShape, Rope, Rows};
@@ -47,8 +47,17 @@ impl CpuDevice {
         let bytes = self
             .kv_block_bytes(&shape)
             .saturating_mul(shape.blocks as u64);
-        ensure_free("the KV cache", bytes)?;
-        let kv = KvCache::new(kv_shape(&shape), self.kv_format);
+        let (shape, format) = (kv_shape(&shape), self.kv_format);
+        let kv = match &self.kv_file {
+            None => {
+                ensure_free("the KV cache", bytes)?;
+                KvCache::new(shape, format)
+            }
+            Some(file) => {
+                ensure_free("the KV cache", bytes.saturating_sub(held(file)))?;
+                KvCache::kept_in(file, shape, format)
+            }
+        };
         self.kv = Some(kv.map_err(|_| out_of_memory("the KV cache", bytes))?);
         Ok(())
     }

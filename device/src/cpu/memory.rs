@@ -29,6 +29,14 @@ pub(super) fn ensure_free(what: &str, bytes: u64) -> Result<(), DeviceError> {
     Err(out_of_memory(what, bytes))
 }
 
+/// Bytes that a file in memory takes already.
+pub(super) fn held(file: &fs::File) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    /// What `blocks` counts in, whatever the file system's own unit.
+    const BLOCK: u64 = 512;
+    file.metadata().map_or(0, |file| file.blocks() * BLOCK)
+}
+
 /// The error of an allocation that found too little.
 pub(super) fn out_of_memory(what: &str, bytes: u64) -> DeviceError {
     DeviceError::OutOfMemory {

@@ -17,6 +17,7 @@ use heads::kv_shape;
 pub use ropeteam_kernels::Isa;
 use ropeteam_kernels::{self as kernels, KvCache, Machine, PreparedRows, attention, kv};
 use rotation::Rotations;
+use std::fs::File;
 use weights::Weights;
 
 /// How a CPU device works.
@@ -39,6 +40,8 @@ pub struct CpuDevice {
     weights: Weights,
     buffers: Buffers,
     kv: Option<KvCache>,
+    /// Where the cache is kept.
+    kv_file: Option<File>,
     rotations: Rotations,
     prepared: PreparedRows,
     tasks: attention::Tasks,
@@ -64,6 +67,7 @@ impl CpuDevice {
             weights: Weights::default(),
             buffers: Buffers::default(),
             kv: None,
+            kv_file: None,
             rotations: Rotations::default(),
             prepared: PreparedRows::default(),
             tasks: attention::Tasks::default(),
@@ -130,6 +134,11 @@ impl Device for CpuDevice {
 
     fn kv_block_bytes(&self, shape: &KvShape) -> u64 {
         kv_shape(shape).block_bytes(self.kv_format)
+    }
+
+    fn keep_kv_in(&mut self, file: File) -> bool {
+        self.kv_file = Some(file);
+        true
     }
 
     fn alloc_kv(&mut self, shape: KvShape) -> Result<(), DeviceError> {

@@ -17,6 +17,7 @@ use crate::batching::BatchLimits;
 use crate::executor::{Capacity, DeviceFault, ForkJoin, LimitKind};
 use crate::ids::{BlockId, SeqId, TokenId};
 use crate::kv::KvSpace;
+use crate::ledger::{BlockLedger, KnownBlock};
 use crate::pace::{StepLoad, StepPace};
 use crate::plan::{Chunk, StepOutput, StepPlan};
 use crate::sampling::Sampler;
@@ -125,6 +126,12 @@ impl DeviceCore {
     /// Lets sequences that decode have the blocks of so many further tokens, as long as nobody else needs them.
     pub fn look_ahead(&mut self, tokens: u32) {
         self.lookahead = tokens;
+    }
+
+    /// Takes over the blocks that an earlier life wrote down, whose memory is there as that life left it, and writes in `ledger` from
+    /// now on. Returns how many they are.
+    pub fn adopt(&mut self, known: Vec<KnownBlock>, ledger: Box<dyn BlockLedger>) -> usize {
+        self.kv.adopt(known, ledger)
     }
 
     /// Changes the limits from the next step on. Sequences beyond a lower bound are preempted then, those last in rank.

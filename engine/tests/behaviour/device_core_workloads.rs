@@ -1,7 +1,7 @@
 //! The device core under random workloads: every sequence gets the tokens of its solo run.
 
 use crate::constraints::Rising;
-use crate::toy::{Outcome, Outcomes, ToyDevice, capacity, solo_with, work};
+use crate::toy::{Ledger, Outcome, Outcomes, ToyDevice, capacity, solo_with, work};
 use proptest::prelude::*;
 use ropeteam_engine::batching::{BatchLimits, SelectBatch};
 use ropeteam_engine::device_core::DeviceCore;
@@ -32,6 +32,8 @@ struct Workload {
     habit: f32,
     /// Steps after which the device is lost and all begins again on a new one.
     faults: HashSet<usize>,
+    /// The new device finds the memory of the lost one.
+    keeps: bool,
 }
 
 fn guest(seq: u64) -> impl Strategy<Value = Guest> {
@@ -93,9 +95,13 @@ fn workload() -> impl Strategy<Value = Workload> {
         1u32..40,
     );
     let faults = prop::collection::hash_set(0usize..80, 0..3);
-    let guesses = (0u32..40, prop::sample::select(vec![0.0f32, 3.0, 9.0]));
+    let guesses = (
+        0u32..40,
+        prop::sample::select(vec![0.0f32, 3.0, 9.0]),
+        any::<bool>(),
+    );
     (guests, batch, switches, device, faults, guesses).prop_map(
-        |(guests, batch, switches, device, faults, (speculate_rows, habit))| {
+        |(guests, batch, switches, device, faults, (speculate_rows, habit, keeps))| {
             let (decode_first, continuous_batching, prefix_cache) = switches;
             let (spare, block_size, max_step_tokens, max_logits_rows) = device;
             Workload {
@@ -122,6 +128,7 @@ fn workload() -> impl Strategy<Value = Workload> {
                 prefix_cache,
                 habit,
                 faults,
+                keeps: keeps && prefix_cache,
             }
         },
     )
@@ -189,6 +196,10 @@ fn run(workload: &Workload) -> HashMap<SeqId, Outcome> {
         device
     };
     let (mut device, mut outcomes) = (new(), Outcomes::default());
+    let ledger = Ledger::default();
+    if workload.keeps {
+        ledger.hand_to(&mut device.core);
+    }
     for at in 0.. {
         // Each sequence has fewer than 110 tokens, is alone at worst, and may be preempted by each earlier one.
         assert!(
@@ -226,7 +237,10 @@ fn run(workload: &Workload) -> HashMap<SeqId, Outcome> {
         }
         if workload.faults.contains(&at) {
             let works = lost(&device.core, &workload.guests, &outcomes);
-            device = new();
+            device = match workload.keeps {
+                true => device.cut_off(limits.clone(), capacity.clone(), &ledger).0,
+                false => new(),
+            };
             works
                 .into_iter()
                 .for_each(|work| device.core.assign(work).expect("it fits still"));

@@ -3,6 +3,7 @@
 mod constraints;
 mod device_core;
 mod device_core_workloads;
+mod kept;
 mod scheduler;
 mod scheduler_worlds;
 mod toy;

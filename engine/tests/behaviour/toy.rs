@@ -4,12 +4,14 @@
 use ropeteam_engine::batching::BatchLimits;
 use ropeteam_engine::device_core::{DeviceCore, SeqUpdate, StepCounts};
 use ropeteam_engine::executor::Capacity;
-use ropeteam_engine::ids::{SeqId, TokenId};
+use ropeteam_engine::ids::{BlockId, SeqId, TokenId};
+use ropeteam_engine::ledger::{BlockLedger, KnownBlock};
 use ropeteam_engine::plan::{Chunk, ChunkResult, StepOutput, StepPlan, Want};
 use ropeteam_engine::sampling::SamplingParams;
 use ropeteam_engine::time::Time;
 use ropeteam_engine::work::{DeviceFinish, PromptTokenLogprob, SampledToken, Work};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 pub const VOCAB: u32 = 24;
@@ -248,6 +250,25 @@ impl ToyDevice {
         true
     }
 
+    /// The device is cut off in the middle of a step, and its next life finds the memory as it is then. Returns that, and how many
+    /// blocks it took over.
+    pub fn cut_off(
+        mut self,
+        limits: BatchLimits,
+        capacity: Capacity,
+        ledger: &Ledger,
+    ) -> (Self, usize) {
+        if let Some(plan) = self.core.plan(Time::default()) {
+            let mut half = plan.clone();
+            half.chunks.truncate(plan.chunks.len().div_ceil(2));
+            self.executor.step(&half, &mut self.output);
+        }
+        self.core = DeviceCore::new(limits, capacity, true);
+        let taken_over = ledger.hand_to(&mut self.core);
+        self.core.check().expect("the invariants hold");
+        (self, taken_over)
+    }
+
     pub fn step(&mut self) -> Option<Vec<SeqUpdate>> {
         self.step_with(|_| (), |_| ())
     }
@@ -260,6 +281,41 @@ impl ToyDevice {
             self.core.check().expect("the invariants hold");
         }
         outcomes
+    }
+}
+
+/// A ledger that outlives its device.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger(Arc<Mutex<BTreeMap<BlockId, KnownBlock>>>);
+
+impl Ledger {
+    /// Gives a new core what is written here. Returns how many blocks it took over.
+    pub fn hand_to(&self, core: &mut DeviceCore) -> usize {
+        let known = self.0.lock().unwrap().values().cloned().collect();
+        core.adopt(known, Box::new(self.clone()))
+    }
+}
+
+impl Ledger {
+    /// What is written here.
+    pub fn entries(&self) -> Vec<KnownBlock> {
+        self.0.lock().unwrap().values().cloned().collect()
+    }
+
+    /// Another one with the same entries.
+    pub fn copy(&self) -> Self {
+        Ledger(Arc::new(Mutex::new(self.0.lock().unwrap().clone())))
+    }
+}
+
+impl BlockLedger for Ledger {
+    fn enter(&mut self, known: &KnownBlock) {
+        let before = self.0.lock().unwrap().insert(known.block, known.clone());
+        assert_eq!(before, None, "an entry is struck before there is another");
+    }
+
+    fn strike(&mut self, block: BlockId) {
+        self.0.lock().unwrap().remove(&block);
     }
 }
 

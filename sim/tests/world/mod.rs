@@ -4,8 +4,12 @@
 // Each test binary uses its own part of this.
 #![allow(dead_code)]
 
+mod planted;
+
 use actix::System;
 use futures_util::StreamExt;
+pub use planted::Planted;
+use planted::PlantedExecutor;
 use ropeteam_actors::generation::{GenerateEvent, Generation, RequestError, Usage};
 use ropeteam_actors::{DeviceSpec, Engine, EngineConfig, EngineParts, Hosting, Isolation};
 use ropeteam_engine::executor::{Capacity, StepExecutor};
@@ -17,7 +21,7 @@ use ropeteam_sim::codec::{END_OF_TEXT, SimCodec};
 use ropeteam_sim::cost::CostModel;
 use ropeteam_sim::dice::Dice;
 use ropeteam_sim::executor::SimExecutor;
-use ropeteam_sim::faults::{DelayedExecutor, FaultPlan, FaultyExecutor, PoisonedExecutor};
+use ropeteam_sim::faults::{DelayedExecutor, Fault, FaultPlan, FaultyExecutor, PoisonedExecutor};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,6 +55,8 @@ pub struct World {
     pub slow_one_in: u64,
     /// Time of a step on real threads.
     pub delay: Duration,
+    /// A mistake that somebody must notice.
+    pub planted: Option<Planted>,
 }
 
 impl World {
@@ -64,6 +70,7 @@ impl World {
             cost: CostModel::default(),
             slow_one_in: 0,
             delay: Duration::ZERO,
+            planted: None,
         }
     }
 
@@ -101,7 +108,7 @@ impl World {
     }
 
     pub fn parts(&self) -> EngineParts {
-        let delay = self.delay;
+        let (delay, planted) = (self.delay, self.planted);
         let poison = SimCodec::default().encode(self.poison, false);
         let poison = poison.expect("the alphabet takes any text");
         let device = |(i, plan): (usize, &Arc<FaultPlan>)| {
@@ -109,11 +116,12 @@ impl World {
             let poison = poison.clone();
             DeviceSpec {
                 id: DeviceId(i as u16),
-                isolation: Isolation::Thread(Arc::new(move |_| {
+                isolation: Isolation::Thread(Arc::new(move |epoch| {
                     let inner = Box::new(SimExecutor::new(capacity.clone(), 7));
                     let faulty = Box::new(FaultyExecutor::new(inner, plan.clone()));
-                    let deadly = Box::new(PoisonedExecutor::new(faulty, poison.clone()));
-                    let slow = DelayedExecutor::new(deadly, Arc::new(move |_| delay));
+                    let deadly = PoisonedExecutor::new(faulty, poison.clone(), Fault::Panic);
+                    let planted = PlantedExecutor::new(Box::new(deadly), planted, epoch);
+                    let slow = DelayedExecutor::new(Box::new(planted), Arc::new(move |_| delay));
                     Ok(Box::new(slow) as Box<dyn StepExecutor>)
                 })),
             }

@@ -205,8 +205,14 @@ fn alone(clients: &[Client]) -> Vec<Transcript> {
 
 /// Lives through the world of that seed; `Err` is the first promise that was broken, as is a panic.
 pub fn run(seed: u64) -> Result<Vec<Transcript>, String> {
+    run_with(seed, |_| ())
+}
+
+/// The same in a world that is changed first.
+pub fn run_with(seed: u64, change: impl FnOnce(&mut World)) -> Result<Vec<Transcript>, String> {
     let mut dice = Dice::new(seed);
-    let world = disturbed_world(&mut dice);
+    let mut world = disturbed_world(&mut dice);
+    change(&mut world);
     let clients: Vec<_> = (0..1 + dice.below(16))
         .map(|i| client(i, &mut dice))
         .collect();

@@ -9,7 +9,7 @@ use std::io::{self, Read};
 use tokio::io::{AsyncRead, AsyncReadExt, BufReader};
 
 /// What each side sends first. Its last byte is the version: raise it with any change of a message.
-pub(super) const GREETING: &[u8; 8] = b"ropedev\x01";
+pub(super) const GREETING: &[u8; 8] = b"ropedev\x02";
 /// Longest frame. The longest messages, a prompt or the log-probabilities of one, take a few bytes per token.
 const FRAME_BYTES_MAX: usize = 256 << 20;
 /// Bytes that a frame gets before they have come.
@@ -75,7 +75,7 @@ fn length(head: [u8; 4]) -> Result<usize, FrameError> {
     }
 }
 
-fn check_greeting(greeting: [u8; 8]) -> Result<(), FrameError> {
+pub(super) fn check_greeting(greeting: [u8; 8]) -> Result<(), FrameError> {
     match greeting == *GREETING {
         true => Ok(()),
         false => Err(FrameError::Greeting(greeting)),

@@ -29,13 +29,20 @@ impl Drop for Launched {
     }
 }
 
+/// How a process ended.
+pub(super) struct Ended {
+    pub how: String,
+    /// By SIGKILL, which no mistake of its own sends.
+    pub killed: bool,
+}
+
 /// Starts `command` with the other end of the returned socket as its standard input. When it is gone, `on_end` learns how it ended.
 ///
 /// # Errors
 /// When the system has no socket, thread or process for it.
 pub(super) fn launch(
     mut command: Command,
-    on_end: impl FnOnce(String) + Send + 'static,
+    on_end: impl FnOnce(Ended) + Send + 'static,
 ) -> io::Result<(Launched, UnixStream)> {
     let (ours, theirs) = UnixStream::pair()?;
     ours.set_nonblocking(true)?;
@@ -61,8 +68,11 @@ pub(super) fn launch(
         };
         drop(tell.send(Ok(launched)));
         on_end(match wait(&child, pid) {
-            Ok(status) => how(status),
-            Err(error) => error.to_string(),
+            Ok(status) => Ended::from(status),
+            Err(error) => Ended {
+                how: error.to_string(),
+                killed: false,
+            },
         });
     };
     std::thread::Builder::new()
@@ -89,11 +99,18 @@ fn wait(child: &Mutex<Child>, pid: u32) -> io::Result<ExitStatus> {
     lock(child).wait()
 }
 
-fn how(status: ExitStatus) -> String {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("exited with {code}"),
-        (None, Some(signal)) => format!("was ended by signal {signal}"),
-        (None, None) => "ended".to_owned(),
+impl From<ExitStatus> for Ended {
+    fn from(status: ExitStatus) -> Self {
+        let how = match (status.code(), status.signal()) {
+            (Some(code), _) => format!("exited with {code}"),
+            (None, Some(signal)) => format!("was ended by signal {signal}"),
+            (None, None) => "ended".to_owned(),
+        };
+        let kill = rustix::process::Signal::KILL.as_raw();
+        Ended {
+            how,
+            killed: status.signal() == Some(kill),
+        }
     }
 }
 
@@ -108,7 +125,7 @@ mod tests {
     use std::sync::mpsc::channel;
     use std::time::Duration;
 
-    fn launched(program: &str) -> (Launched, UnixStream, std::sync::mpsc::Receiver<String>) {
+    fn launched(program: &str) -> (Launched, UnixStream, std::sync::mpsc::Receiver<Ended>) {
         let (tell, told) = channel();
         let on_end = move |how| tell.send(how).expect("the test listens");
         let (launched, socket) = launch(Command::new(program), on_end).expect("it starts");
@@ -123,7 +140,7 @@ mod tests {
         let (launched, socket, told) = launched("cat");
         drop(socket);
         assert_eq!(
-            told.recv_timeout(PATIENCE).expect("its end"),
+            told.recv_timeout(PATIENCE).expect("its end").how,
             "exited with 0"
         );
         let gone = !std::path::Path::new(&format!("/proc/{}", launched.pid())).exists();
@@ -135,8 +152,9 @@ mod tests {
         let (launched, mut socket, told) = launched("cat");
         socket.write_all(b"still here").expect("it reads");
         drop(launched);
-        let how = told.recv_timeout(PATIENCE).expect("its end");
-        assert_eq!(how, "was ended by signal 9");
+        let ended = told.recv_timeout(PATIENCE).expect("its end");
+        assert_eq!(ended.how, "was ended by signal 9");
+        assert!(ended.killed);
         let mut rest = Vec::new();
         // Their end is closed: with nothing, or with a reset for what was not read.
         let _ = socket.read_to_end(&mut rest);

@@ -8,17 +8,20 @@
 //! | `launch.rs` | starting the child, waiting for its end, killing it |
 //! | `serve.rs` | the child's side |
 //! | `late.rs` | constraints that the child makes anew from their source |
+//! | `kept.rs` | the KV cache, which outlives a child that was killed |
 //!
 //! Neither side outlives the other: the child ends when the socket does and when its parent dies; the parent kills the child with
 //! the life and waits for it.
 
 mod frame;
+mod kept;
 mod late;
 mod launch;
 mod serve;
 
+pub(crate) use kept::Legacy;
 pub use late::ReadConstraint;
-pub use serve::{Rebuilt, ServeError, serve};
+pub use serve::{Rebuilt, ServeError, Wanted, serve};
 
 use super::inside::{News, Order};
 use super::{Device, DeviceSetup, Place};
@@ -26,7 +29,8 @@ use crate::config::ProcessSpec;
 use actix::fut::wrap_future;
 use actix::{AsyncContext, Context, Handler, Message, SpawnHandle, StreamHandler};
 use frame::{FrameError, Frames};
-use launch::Launched;
+use kept::Kept;
+use launch::{Ended, Launched};
 use ropeteam_engine::batching::BatchLimits;
 use ropeteam_engine::device_core::AssignError;
 use ropeteam_engine::executor::{DeviceFault, FaultKind};
@@ -88,7 +92,8 @@ pub(super) struct Process {
     /// Nothing more comes from it.
     closed: bool,
     /// How it ended.
-    ended: Option<String>,
+    ended: Option<Ended>,
+    kept: Option<Kept>,
 }
 
 impl Process {
@@ -100,9 +105,12 @@ impl Process {
     ) -> Result<Self, DeviceFault> {
         let actor = ctx.address();
         // Bound: once per life.
-        let on_end = move |how| actor.do_send(ProcessEnded(how));
+        let on_end = move |ended| actor.do_send(ProcessEnded(ended));
         let (launched, socket) =
             launch::launch((spec.command)(), on_end).map_err(|error| cannot_start(&error))?;
+        let kept = setup.legacy.take();
+        // One that has ended already is told as such.
+        let _ = kept::greet(&socket, kept.as_ref());
         let socket = UnixStream::from_std(socket).map_err(|error| cannot_start(&error))?;
         let (reader, writer) = socket.into_split();
         let (frames, to_write) = mpsc::unbounded_channel();
@@ -116,6 +124,7 @@ impl Process {
             io,
             closed: false,
             ended: None,
+            kept,
         };
         let begin = frame::encode(&Begin {
             device: setup.device,
@@ -125,7 +134,6 @@ impl Process {
             clock_start: setup.clock.start_on_monotonic(),
             recipe: spec.recipe.clone(),
         });
-        process.push(frame::GREETING.to_vec());
         process.push(begin.map_err(|error| cannot_start(&error))?);
         let (device, epoch, pid) = (setup.device, setup.epoch, process.launched.pid());
         tracing::info!(%device, %epoch, pid, "device process started");
@@ -158,7 +166,7 @@ impl Process {
 /// Reaped: the process is gone, and this is how it ended.
 #[derive(Message)]
 #[rtype(result = "()")]
-struct ProcessEnded(String);
+struct ProcessEnded(Ended);
 
 impl Device {
     /// Begins to ask the process whether it is there.
@@ -206,11 +214,17 @@ impl Device {
 
     /// The process closed its socket or ended; both come together, and what it said before counts first.
     fn process_ends(&mut self, ctx: &mut Context<Self>) {
-        let Some(Place::Process(process)) = &self.place else {
+        let Some(Place::Process(process)) = &mut self.place else {
             return;
         };
-        if let (true, Some(how)) = (process.closed, &process.ended) {
-            let fault = ended(how);
+        if let (true, Some(end)) = (process.closed, &process.ended) {
+            let mut fault = ended(&end.how);
+            if end.killed {
+                fault.kind = FaultKind::Killed;
+            }
+            if let (true, Some(kept)) = (end.killed, process.kept.take()) {
+                self.setup.legacy.leave(kept);
+            }
             return self.die(fault, ctx);
         }
         ctx.run_later(TOGETHER_WITHIN, |act, ctx| {
@@ -237,10 +251,10 @@ impl StreamHandler<Result<News, FrameError>> for Device {
 impl Handler<ProcessEnded> for Device {
     type Result = ();
 
-    fn handle(&mut self, ProcessEnded(how): ProcessEnded, ctx: &mut Context<Self>) {
+    fn handle(&mut self, ProcessEnded(ended): ProcessEnded, ctx: &mut Context<Self>) {
         match &mut self.place {
             Some(Place::Process(process)) => {
-                process.ended = Some(how);
+                process.ended = Some(ended);
                 self.process_ends(ctx);
             }
             _ => self.process_gone(ctx),

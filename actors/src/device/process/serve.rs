@@ -3,11 +3,13 @@
 
 use super::super::inside::{Inside, News, Order, panic_fault};
 use super::frame::{self, FrameError};
+use super::kept::{self, LedgerFile};
 use super::late::{LateConstraints, ReadConstraint};
 use super::{Begin, Sent};
 use crate::clock::Clock;
 use ropeteam_engine::executor::{DeviceFault, FaultKind, StepExecutor};
 use ropeteam_engine::ids::{DeviceId, Epoch};
+use std::fs::File;
 use std::io::{self, BufReader, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -23,6 +25,20 @@ pub struct Rebuilt {
     pub executor: Box<dyn StepExecutor>,
     /// Makes constraints from their sources.
     pub constraints: ReadConstraint,
+    /// The KV cache is in the file that was given for it.
+    pub keeps_cache: bool,
+}
+
+/// What a child is to build, and for which life.
+pub struct Wanted<'a> {
+    /// The recipe of the device's `ProcessSpec`.
+    pub recipe: &'a [u8],
+    /// Which device.
+    pub device: DeviceId,
+    /// Which of its lives.
+    pub epoch: Epoch,
+    /// Memory that outlives the process, for the KV cache of a device that can have it there. It may hold that of a life before.
+    pub cache: Option<File>,
 }
 
 /// Why a process cannot serve a device.
@@ -45,27 +61,28 @@ impl From<FrameError> for ServeError {
 }
 
 /// Serves the device that the parent at the other end of standard input wants; returns when its life is over. `build` makes the
-/// executor of that device and life from the recipe of its `ProcessSpec`.
+/// executor.
 ///
 /// # Errors
 /// When nobody there speaks as a parent should. Faults of the device are told to the parent.
 pub fn serve(
-    build: impl FnOnce(&[u8], DeviceId, Epoch) -> Result<Rebuilt, DeviceFault>,
+    build: impl FnOnce(Wanted<'_>) -> Result<Rebuilt, DeviceFault>,
 ) -> Result<(), ServeError> {
     let socket = parent_socket()?;
     let wire = |error: io::Error| ServeError::Wire(error.to_string());
+    let (greeting, kept) = kept::greeted(&socket).map_err(wire)?;
+    frame::check_greeting(greeting)?;
     let mut news = Line {
         socket: socket.try_clone().map_err(wire)?,
         frame: Vec::new(),
     };
     let mut orders = BufReader::new(socket);
-    frame::read_greeting(&mut orders)?;
     news.socket.write_all(frame::GREETING).map_err(wire)?;
     let Some(begin) = frame::read::<Begin>(&mut orders)? else {
         return Ok(());
     };
     let orders = receive(orders).map_err(wire)?;
-    let life = || live(begin, build, &orders, &mut news);
+    let life = || live(begin, kept, build, &orders, &mut news);
     let fault = match catch_unwind(AssertUnwindSafe(life)) {
         Ok(Ok(Gone)) => return Ok(()),
         Ok(Err(fault)) => fault,
@@ -120,13 +137,19 @@ struct Gone;
 
 fn live(
     begin: Begin,
-    build: impl FnOnce(&[u8], DeviceId, Epoch) -> Result<Rebuilt, DeviceFault>,
+    kept: Option<[File; 2]>,
+    build: impl FnOnce(Wanted<'_>) -> Result<Rebuilt, DeviceFault>,
     orders: &Receiver<Sent<Order>>,
     news: &mut Line,
 ) -> Result<Gone, DeviceFault> {
-    let started = catch_unwind(AssertUnwindSafe(|| {
-        build(&begin.recipe, begin.device, begin.epoch)
-    }));
+    let (cache, ledger) = kept.map(|[cache, ledger]| (cache, ledger)).unzip();
+    let wanted = Wanted {
+        recipe: &begin.recipe,
+        device: begin.device,
+        epoch: begin.epoch,
+        cache,
+    };
+    let started = catch_unwind(AssertUnwindSafe(|| build(wanted)));
     let rebuilt =
         started.unwrap_or_else(|payload| Err(panic_fault(FaultKind::Start, &*payload)))?;
     let constraints = LateConstraints::start(rebuilt.constraints).map_err(|error| DeviceFault {
@@ -135,6 +158,9 @@ fn live(
     })?;
     let clock = Clock::started_on_monotonic(begin.clock_start);
     let mut inside = Inside::new(rebuilt.executor, begin.batching, begin.prefix_cache, clock);
+    if let (true, Some(ledger)) = (rebuilt.keeps_cache, ledger) {
+        take_over(&mut inside, ledger);
+    }
     if news.send(&News::Up(inside.capacity())).is_err() {
         return Ok(Gone);
     }
@@ -155,6 +181,19 @@ fn live(
         if told.is_some_and(|told| news.send(&told).is_err()) {
             return Ok(Gone);
         }
+    }
+}
+
+/// Has the inside go on with the blocks of the life before, and write down its own.
+fn take_over(inside: &mut Inside, ledger: File) {
+    match LedgerFile::open(ledger, &inside.capacity()) {
+        Ok((known, ledger)) => {
+            let blocks = inside.adopt(known, Box::new(ledger));
+            if blocks > 0 {
+                tracing::info!(blocks, "the KV cache of the life before was taken over");
+            }
+        }
+        Err(error) => tracing::warn!(%error, "nothing of the KV cache will outlive this process"),
     }
 }
 
