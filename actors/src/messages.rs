@@ -9,6 +9,7 @@ use ropeteam_engine::ids::{DeviceId, Epoch, SeqId};
 use ropeteam_engine::scheduler::{self, Refusal, Submission};
 use ropeteam_engine::work::Work;
 use std::marker::PhantomData;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Session → Scheduler. Reply: at once, whether all the sequences were taken into the queue; else none was.
@@ -75,6 +76,8 @@ pub enum Progress {
         epoch: Epoch,
         /// Why it ended.
         fault: DeviceFault,
+        /// Dropped when they are submitted again or have ended.
+        astray: Arc<Astray>,
     },
     /// From the scheduler: a waiting sequence will not be served.
     Refused {
@@ -86,6 +89,23 @@ pub enum Progress {
     /// From the scheduler: the server ends now, before the request is through.
     ShutDown,
 }
+
+/// Sequences that the scheduler gave back to their session when their device died. While they are with it the scheduler knows nothing of
+/// them and must not think that all has ended.
+#[derive(Debug)]
+pub struct Astray(pub Recipient<Returned>);
+
+impl Drop for Astray {
+    fn drop(&mut self) {
+        // Bound: once per session and life.
+        self.0.do_send(Returned);
+    }
+}
+
+/// From a session: what went astray is with the scheduler again, or has ended.
+#[derive(Message, Clone, Copy, Debug)]
+#[rtype(result = "()")]
+pub struct Returned;
 
 /// Device → Scheduler: a sequence left it. No reply. Bound: one per [`Assign`].
 #[derive(Message, Clone, Copy, Debug)]

@@ -364,3 +364,32 @@ fn faults_are_told_on_the_bus() {
         );
     });
 }
+
+#[test]
+fn a_drain_waits_for_sequences_that_their_dying_device_gave_back() {
+    for step in 1..12 {
+        in_virtual_time(async {
+            let world = World::new(vec![FaultPlan::new([(step, Fault::Panic)])]);
+            let engine = world.start().await;
+            let mut generation = engine.generate(request("a", "who goes on"));
+            let client = async {
+                let mut reason = None;
+                while let Some(event) = generation.next_event().await {
+                    if let GenerateEvent::Done(done) = event {
+                        reason = Some(done.reason);
+                    }
+                }
+                (reason, tokio::time::Instant::now())
+            };
+            let operator = async {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                let outcome = engine.drain(Duration::from_secs(60)).await;
+                (outcome.cut_off, tokio::time::Instant::now())
+            };
+            let ((reason, ended), (cut_off, drained)) = tokio::join!(client, operator);
+            assert_eq!((reason, cut_off), (Some(FinishReason::Length), 0));
+            let early = ended.saturating_duration_since(drained);
+            assert!(early < Duration::from_millis(5), "step {step}: {early:?}");
+        });
+    }
+}

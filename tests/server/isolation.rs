@@ -37,13 +37,12 @@ fn a_killed_device_process_is_replaced_and_its_streams_go_on() {
     let server = isolated(&["--debug-step-delay-ms", "50"]);
     for name in ["KILL", "SEGV", "ILL", "ABRT"] {
         let pid = server.device_process(None);
-        let before = server.metric("ropeteam_generated_tokens_total");
+        let before = server.decoded();
         let running: Vec<_> = (0..8)
             .map(|_| open(server.port, "/v1/completions", &stream()))
             .collect();
-        wait_until("the streams begin", || {
-            server.metric("ropeteam_generated_tokens_total") > before + 40.0
-        });
+        wait_until("the streams begin", || server.decoded() > before + 40.0);
+        server.wait_metric("ropeteam_requests_running", 8.0);
         signal(name, pid);
         if name == "SEGV" {
             // The run-time library takes the first one from outside for a mistake; a fault of the program itself comes again.

@@ -228,6 +228,16 @@ impl Server {
         values.iter().sum()
     }
 
+    /// Tokens that streams had from decode steps so far, of requests that go on as well.
+    pub fn decoded(&self) -> f64 {
+        let page = crate::http::get(self.port, "/metrics").body;
+        let lines = page.lines().filter(|line| {
+            line.starts_with("ropeteam_step_tokens_total{") && line.contains("kind=\"decode\"")
+        });
+        let values = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+        values.sum()
+    }
+
     /// How often a device was started again.
     pub fn restarts(&self) -> f64 {
         let page = crate::http::get(self.port, "/metrics").body;

@@ -2,30 +2,42 @@
 
 use super::{DeviceAddress, Scheduler};
 use crate::mailing::by_session;
-use crate::messages::{DeviceDown, DeviceGone, DeviceUp, LoadReport, Progress, Released};
+use crate::messages::{
+    Astray, DeviceDown, DeviceGone, DeviceUp, LoadReport, Progress, Released, Returned,
+};
 use crate::state::{EngineState, Limits};
-use actix::{Context, Handler};
+use actix::{AsyncContext, Context, Handler};
 use ropeteam_engine::executor::{DeviceFault, FaultKind};
 use ropeteam_engine::ids::{DeviceId, Epoch, SeqId};
 use ropeteam_engine::observe::Event;
 use ropeteam_engine::placement::Role;
 use ropeteam_engine::scheduler::DeviceProfile;
+use std::sync::Arc;
 
 impl Scheduler {
     /// The sessions of these sequences are told that a life is over.
-    fn interrupt(&mut self, seqs: Vec<SeqId>, device: DeviceId, epoch: Epoch, fault: &DeviceFault) {
+    fn interrupt(
+        &mut self,
+        seqs: Vec<SeqId>,
+        (device, epoch): (DeviceId, Epoch),
+        fault: &DeviceFault,
+        ctx: &mut Context<Self>,
+    ) {
         let sessions = &mut self.sessions;
         let wanted = seqs
             .into_iter()
             .filter_map(|seq| sessions.remove(&seq).map(|to| (to, seq)));
         for (session, seqs) in by_session(wanted) {
             let fault = fault.clone();
+            self.astray += 1;
+            let astray = Arc::new(Astray(ctx.address().recipient()));
             // Bound: once per session and life.
             session.do_send(Progress::Interrupted {
                 seqs,
                 device,
                 epoch,
                 fault,
+                astray,
             });
         }
     }
@@ -98,7 +110,8 @@ impl Handler<DeviceUp> for Scheduler {
             kind: FaultKind::Requested,
             detail,
         };
-        self.interrupt(lost, device, Epoch(epoch.0.saturating_sub(1)), &fault);
+        let former = Epoch(epoch.0.saturating_sub(1));
+        self.interrupt(lost, (device, former), &fault, ctx);
         self.devices.insert(
             device,
             DeviceAddress {
@@ -152,7 +165,16 @@ impl Handler<DeviceDown> for Scheduler {
             detail: fault.detail.clone(),
             interrupted: lost.clone(),
         });
-        self.interrupt(lost, device, epoch, &fault);
+        self.interrupt(lost, (device, epoch), &fault, ctx);
+        self.settle(ctx);
+    }
+}
+
+impl Handler<Returned> for Scheduler {
+    type Result = ();
+
+    fn handle(&mut self, Returned: Returned, ctx: &mut Context<Self>) {
+        self.astray -= 1;
         self.settle(ctx);
     }
 }

@@ -30,7 +30,7 @@ impl Scheduler {
         for &seq in &left {
             self.cancel(seq);
         }
-        self.answer_drains(left.len());
+        self.answer_drains(left.len() + self.astray);
         self.settle(ctx);
     }
 }

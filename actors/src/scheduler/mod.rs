@@ -51,6 +51,8 @@ pub(crate) struct Scheduler {
     failed: BTreeSet<DeviceId>,
     alarm: Option<(Time, SpawnHandle)>,
     drains: Vec<oneshot::Sender<DrainOutcome>>,
+    /// Sessions that have sequences whose device died, and have not said yet what becomes of them.
+    astray: usize,
     told_queue: (usize, usize),
 }
 
@@ -77,6 +79,7 @@ impl Scheduler {
             failed: BTreeSet::new(),
             alarm: None,
             drains: Vec::new(),
+            astray: 0,
             told_queue: (0, 0),
         }
     }
@@ -108,7 +111,7 @@ impl Scheduler {
         }
         self.set_alarm(ctx);
         self.tell_queue();
-        if self.core.is_idle() {
+        if self.core.is_idle() && self.astray == 0 {
             self.answer_drains(0);
         }
     }

@@ -14,7 +14,7 @@ mod tests;
 mod view;
 
 use crate::generation::{GenerateEvent, PromptLogprob, RequestError, Started};
-use crate::messages::{Cancel, EndRequest, Submit};
+use crate::messages::{Astray, Cancel, EndRequest, Submit};
 use crate::requests::{Entry, Listed};
 use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, WrapFuture};
 use context::{Place, SessionContext};
@@ -89,7 +89,7 @@ impl Session {
         let prepared = prepared(self.shared.clone(), self.request.clone());
         ctx.spawn(prepared.into_actor(self).map(|outcome, act, ctx| {
             match outcome.and_then(|prepared| act.begin(prepared)) {
-                Ok(works) => act.submit(works, Submission::New, ctx),
+                Ok(works) => act.submit(works, Submission::New, None, ctx),
                 Err(error) => act.fail(error, ctx),
             }
         }));
@@ -117,7 +117,13 @@ impl Session {
         Ok(works)
     }
 
-    fn submit(&mut self, works: Vec<Work>, how: Submission, ctx: &mut Context<Self>) {
+    fn submit(
+        &mut self,
+        works: Vec<Work>,
+        how: Submission,
+        astray: Option<Arc<Astray>>,
+        ctx: &mut Context<Self>,
+    ) {
         let session = ctx.address().recipient();
         let seqs: Vec<SeqId> = works.iter().map(|work| work.seq).collect();
         let reply = self.shared.scheduler.send(Submit {
@@ -125,9 +131,10 @@ impl Session {
             how,
             session,
         });
-        let verdict = reply
-            .into_actor(self)
-            .map(move |reply, act, ctx| match (reply, how) {
+        let verdict = reply.into_actor(self).map(move |reply, act, ctx| {
+            // The scheduler has them again, or refused them.
+            drop(astray);
+            match (reply, how) {
                 (Ok(Ok(())), Submission::New) => act.admitted(),
                 (Ok(Ok(())), Submission::Again) => {}
                 (Ok(Err(why)), Submission::New) => act.fail(refusal_error(why), ctx),
@@ -137,7 +144,8 @@ impl Session {
                     }
                 }
                 (Err(_), _) => act.fail(RequestError::Device("the engine has stopped".into()), ctx),
-            });
+            }
+        });
         ctx.spawn(verdict);
     }
 

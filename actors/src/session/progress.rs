@@ -4,7 +4,7 @@ use super::Session;
 use super::choice::ChoiceTimes;
 use super::ending::{assign_error, refusal_error};
 use crate::generation::{GenerateEvent, RequestError};
-use crate::messages::{Cancel, Progress};
+use crate::messages::{Astray, Cancel, Progress};
 use actix::{ActorFutureExt, AsyncContext, Context, Handler, WrapFuture};
 use ropeteam_engine::device_core::{AssignError, SeqUpdate};
 use ropeteam_engine::executor::DeviceFault;
@@ -13,6 +13,7 @@ use ropeteam_engine::observe::Event;
 use ropeteam_engine::request::FinishReason;
 use ropeteam_engine::scheduler::{Refusal, Submission};
 use ropeteam_engine::work::Work;
+use std::sync::Arc;
 
 impl Handler<Progress> for Session {
     type Result = ();
@@ -36,9 +37,10 @@ impl Handler<Progress> for Session {
                 device,
                 epoch,
                 fault,
+                astray,
             } => {
                 self.life_ended(device, epoch);
-                self.interrupted(&seqs, &fault, ctx);
+                self.interrupted(&seqs, &fault, &astray, ctx);
             }
             Progress::Rejected { seq, why } => self.rejected(seq, why, ctx),
             Progress::Refused { seq, why } => self.refused(seq, why, ctx),
@@ -131,7 +133,13 @@ impl Session {
         self.end_all(FinishReason::Cancelled, ctx);
     }
 
-    fn interrupted(&mut self, seqs: &[SeqId], fault: &DeviceFault, ctx: &mut Context<Self>) {
+    fn interrupted(
+        &mut self,
+        seqs: &[SeqId],
+        fault: &DeviceFault,
+        astray: &Arc<Astray>,
+        ctx: &mut Context<Self>,
+    ) {
         let limit = self.shared.config.max_interruptions;
         let mut works = Vec::new();
         for &seq in seqs {
@@ -146,7 +154,7 @@ impl Session {
                     let tokens = work.len_tokens() as u32;
                     self.shared.bus.publish(Event::Replayed { seq, tokens });
                     match suspected {
-                        true => self.submit_in_turn(work, ctx),
+                        true => self.submit_in_turn(work, astray.clone(), ctx),
                         false => works.push(work),
                     }
                 }
@@ -158,21 +166,21 @@ impl Session {
             }
         }
         if !works.is_empty() {
-            self.submit(works, Submission::Again, ctx);
+            self.submit(works, Submission::Again, Some(astray.clone()), ctx);
         }
         self.leave_if_over(ctx);
     }
 
     /// Submits a suspected sequence when the one before it has got a token or is gone: then the one that kills devices is alone with its
     /// next death, and the others have got a token before, however long a restart takes.
-    fn submit_in_turn(&mut self, work: Work, ctx: &mut Context<Self>) {
+    fn submit_in_turn(&mut self, work: Work, astray: Arc<Astray>, ctx: &mut Context<Self>) {
         let turn = self.shared.suspects.clone().acquire_owned();
         ctx.spawn(turn.into_actor(self).map(|turn, act, ctx| {
             let sequences = act.sequences.as_mut();
             let open = sequences.and_then(|s| Some((s.open_choice(work.seq)?, s)));
             if let Some((i, sequences)) = open {
                 sequences.choices[i].turn = turn.ok();
-                act.submit(vec![work], Submission::Again, ctx);
+                act.submit(vec![work], Submission::Again, Some(astray), ctx);
             }
         }));
     }

@@ -12,6 +12,7 @@ use ropeteam_engine::time::Time;
 use ropeteam_engine::work::Work;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A sequence under which so many devices died without a token in between is suspected of it.
 const SUSPECTED_AFTER: u32 = 2;
