@@ -50,8 +50,17 @@ pub async fn route(request: HttpRequest, payload: Payload, state: Data<AppState>
     let mut log = LogLine::new(state.request_log.as_ref(), &id, "/v1/chat/completions");
     match answer(&request, payload, &state, &mut log).await {
         Ok(response) => response,
-        Err(refusal) => told(refusal, &state, &mut log),
+        Err(refusal) => told(of_messages(refusal), &state, &mut log),
     }
+}
+
+/// What the engine says of the prompt is about the messages here.
+fn of_messages(mut refusal: Refusal) -> Refusal {
+    if refusal.field.as_deref() == Some("prompt") {
+        refusal.message = refusal.message.replacen("prompt:", "messages:", 1);
+        refusal.field = Some("messages".to_owned());
+    }
+    refusal
 }
 
 async fn answer(

@@ -389,6 +389,10 @@ async fn wrong_chats_are_refused_by_name() {
     for (body, field) in [
         (json!({"messages": []}), "messages"),
         (
+            json!({"messages": [{"role": "user", "content": ""}]}),
+            "messages: it has no tokens",
+        ),
+        (
             json!({"messages": [{"role": "user", "content": 7}]}),
             "messages",
         ),
