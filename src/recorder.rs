@@ -7,7 +7,10 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use ropeteam_engine::observe::metric::{
     ALL, BUILD_INFO, Kind, Metric, START_TIME, STEP_ENGINE_DURATION, STEP_HOST_DURATION, Unit,
 };
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Values of histograms pile up until somebody sorts them into buckets, so a server whose metrics nobody reads has to.
+const UPKEEP_EVERY: Duration = Duration::from_secs(2);
 
 /// Seconds that a client or an operator thinks in: from a token to a whole request.
 const SECONDS: &[f64] = &[
@@ -36,7 +39,19 @@ pub fn install() -> Result<PrometheusHandle, StartError> {
             .set_buckets_for_metric(Matcher::Full(metric.name.to_owned()), buckets(metric))
             .map_err(|error| failed(&error))?;
     }
-    builder.install_recorder().map_err(|error| failed(&error))
+    let handle = builder.install_recorder().map_err(|error| failed(&error))?;
+    let kept = handle.clone();
+    let upkeep = move || {
+        loop {
+            std::thread::sleep(UPKEEP_EVERY);
+            kept.run_upkeep();
+        }
+    };
+    std::thread::Builder::new()
+        .name("metrics".to_owned())
+        .spawn(upkeep)
+        .map_err(|error| failed(&error))?;
+    Ok(handle)
 }
 
 /// Says what runs, and since when.
