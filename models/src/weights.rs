@@ -199,12 +199,19 @@ impl<'a> Loader<'a> {
     /// Tensors that are not read may mean that the model is not what its configuration says: those that would change
     /// results are refused, the others told.
     fn check_unread(&self) -> Result<(), CheckpointError> {
+        let predictors: HashSet<_> = self
+            .checkpoint
+            .tensor_names()
+            .filter(|name| joins_two_tokens(name))
+            .filter_map(|name| layer_of(&name))
+            .collect();
+        let leftover = |name: &str| is_known_leftover(name, self.spec, &predictors);
         let unread: Vec<_> = self
             .checkpoint
             .tensor_names()
-            .filter(|name| !self.read.contains(&**name) && !is_known_leftover(name, self.spec))
+            .filter(|name| !self.read.contains(&**name) && !leftover(name))
             .collect();
-        if let Some(name) = unread.iter().find(|name| changes_results(name, self.spec)) {
+        if let Some(name) = unread.iter().find(|name| changes_results(name)) {
             return Err(self.checkpoint.unread_tensor(name));
         }
         for tensor in unread.iter().take(NAMED_UNREAD) {
@@ -228,19 +235,23 @@ impl<'a> Loader<'a> {
 const NAMED_UNREAD: usize = 20;
 
 /// Tensors that checkpoints of such models carry for no use: stored rotary frequencies, the copy of a tied head, layers
-/// for predicting further tokens, which are numbered behind the decoder's.
-fn is_known_leftover(name: &str, spec: &DecoderSpec) -> bool {
+/// for predicting further tokens (`predictors`), which are numbered behind the decoder's.
+fn is_known_leftover(name: &str, spec: &DecoderSpec, predictors: &HashSet<usize>) -> bool {
     name.contains("rotary_emb.")
         || (spec.tied_head && name == HEAD)
-        || layer_of(name).is_some_and(|layer| layer >= spec.layers())
+        || layer_of(name).is_some_and(|layer| layer >= spec.layers() && predictors.contains(&layer))
 }
 
-/// Unread tensors without which the model computes something else: whatever its own layers hold, and biases outside them.
-fn changes_results(name: &str, spec: &DecoderSpec) -> bool {
+/// Only a layer that predicts further tokens projects a hidden state together with an embedding.
+fn joins_two_tokens(name: &str) -> bool {
+    name.contains(".eh_proj.")
+}
+
+/// Unread tensors without which the model computes something else: whatever is in layers, and biases outside them.
+fn changes_results(name: &str) -> bool {
     let outer_biases =
         [FINAL_NORM, HEAD].map(|weight| weight.trim_end_matches("weight").to_owned() + "bias");
-    layer_of(name).is_some_and(|layer| layer < spec.layers())
-        || outer_biases.iter().any(|bias| bias == name)
+    layer_of(name).is_some() || outer_biases.iter().any(|bias| bias == name)
 }
 
 /// The layer that a tensor belongs to. Names of GGUF files that have no other keep their own prefix.
@@ -264,25 +275,28 @@ mod tests {
             "num_attention_heads": 4, "num_hidden_layers": 2, "tie_word_embeddings": true}"#;
         let mut spec =
             families::spec(&Config::parse(Path::new("config.json"), config).unwrap()).unwrap();
+        let predictors = HashSet::from([2]);
         for name in [
             "model.layers.1.self_attn.rotary_emb.inv_freq",
             "lm_head.weight",
             "model.layers.2.mlp.up_proj.weight",
             "blk.2.nextn.eh_proj.weight",
         ] {
-            assert!(is_known_leftover(name, &spec), "{name}");
+            assert!(is_known_leftover(name, &spec, &predictors), "{name}");
         }
         for (name, changes) in [
             ("model.layers.1.self_attn.q_proj.bias", true),
             ("blk.1.attn_sinks.weight", true),
+            // A layer that predicts nothing is one that the configuration leaves out.
+            ("model.layers.3.mlp.up_proj.weight", true),
             ("lm_head.bias", true),
             ("model.norm.bias", true),
             ("model.extra", false),
         ] {
-            assert!(!is_known_leftover(name, &spec), "{name}");
-            assert_eq!(changes_results(name, &spec), changes, "{name}");
+            assert!(!is_known_leftover(name, &spec, &predictors), "{name}");
+            assert_eq!(changes_results(name), changes, "{name}");
         }
         spec.tied_head = false;
-        assert!(!is_known_leftover("lm_head.weight", &spec));
+        assert!(!is_known_leftover("lm_head.weight", &spec, &predictors));
     }
 }

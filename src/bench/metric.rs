@@ -48,6 +48,12 @@ pub fn metrics(summary: &Summary) -> Vec<Metric> {
             });
         }
     }
+    // Says why a server that saw the prompts before is faster.
+    all.push(rate(
+        "cached prompt tokens",
+        "",
+        Some(summary.cached_tokens as f64),
+    ));
     all
 }
 

@@ -56,6 +56,18 @@ impl FromStr for Target {
         }
         let host = uri.host().filter(|host| !host.is_empty());
         let host = host.ok_or_else(|| wrong("a host is missing"))?;
+        let authority = uri.authority().map_or("", |authority| authority.as_str());
+        if authority.contains('@') {
+            return Err(wrong("names and passwords are not sent; use --api-key"));
+        }
+        let port = match authority.strip_prefix(host).unwrap_or_default() {
+            "" => 80,
+            port => port
+                .strip_prefix(':')
+                .and_then(|port| port.parse().ok())
+                .filter(|&port| port > 0)
+                .ok_or_else(|| wrong("the port is no number up to 65535"))?,
+        };
         let host = host
             .trim_start_matches('[')
             .trim_end_matches(']')
@@ -63,11 +75,7 @@ impl FromStr for Target {
         // What clients of OpenAI's API are given as the base ends in /v1, which our routes begin with.
         let path = uri.path().trim_end_matches('/');
         let prefix = path.strip_suffix("/v1").unwrap_or(path).to_owned();
-        Ok(Target {
-            host,
-            port: uri.port_u16().unwrap_or(80),
-            prefix,
-        })
+        Ok(Target { host, port, prefix })
     }
 }
 
@@ -94,7 +102,18 @@ mod tests {
                 (shown.into(), path.into())
             );
         }
-        for word in ["https://h", "ftp://h", "", "http://", "http://h?x=1"] {
+        for word in [
+            "https://h",
+            "ftp://h",
+            "",
+            "http://",
+            "http://h?x=1",
+            "http://h:99999",
+            "http://h:0",
+            "h:abc",
+            "http://[::1]:65536",
+            "http://name:word@h",
+        ] {
             assert!(word.parse::<Target>().is_err(), "{word}");
         }
     }

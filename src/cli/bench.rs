@@ -227,6 +227,9 @@ fn plan(args: &BenchArgs) -> Result<Plan, StartError> {
     if !(0.0..=2.0).contains(&args.temperature) {
         return Err(usage("--temperature: from 0 to 2"));
     }
+    if args.told.against.is_some() && args.told.against == args.url {
+        return Err(usage("--against: another server than --url"));
+    }
     Ok(Plan {
         target: args.url.clone().ok_or_else(|| usage("--url is needed"))?,
         against: args.told.against.clone(),

@@ -156,7 +156,7 @@ impl Engine {
         });
         let (mut outlet, events) = Outlet::new(shared.config.client_buffer, request.choices);
         let Some(place) = shared.take_place() else {
-            let limit = shared.live().max_requests;
+            let limit = shared.live().max_queue;
             let error = RequestError::QueueFull {
                 limit,
                 retry_after: RETRY_AFTER,

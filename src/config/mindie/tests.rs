@@ -203,6 +203,9 @@ fn certificates_are_used_when_the_ports_speak_tls() {
     let off = translated(text(false).as_bytes()).expect("a configuration");
     let keys: Vec<&str> = off.settings.iter().map(|one| one.spec.key).collect();
     assert_eq!(keys, ["tgi_version"]);
+    let bare = br#"{"ServerConfig": {"httpsEnabled": true, "tlsCert": "s.pem"}}"#;
+    let error = translated(bare).err().expect("no key");
+    assert!(error.contains("httpsEnabled: true asks for TLS"), "{error}");
     let several = text(true).replace(r#"["c.pem"]"#, r#"["c.pem", "d.pem"]"#);
     let error = translated(several.as_bytes()).err().expect("two files");
     assert!(error.contains("tlsCaFile: 2 files"), "{error}");

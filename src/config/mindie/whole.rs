@@ -9,6 +9,8 @@ pub struct Whole {
     any_address: bool,
     /// The ports speak TLS, as they do there unless told otherwise.
     pub https: bool,
+    /// There is a certificate and a key to do so with.
+    certified: bool,
     /// Folders of certificates and of revocation lists.
     pub ca_path: String,
     pub crl_path: String,
@@ -29,6 +31,9 @@ impl Whole {
         Whole {
             any_address: says("ServerConfig.allowAllZeroIpListening", true.into()),
             https: says("ServerConfig.httpsEnabled", true.into()),
+            certified: ["ServerConfig.tlsCert", "ServerConfig.tlsPk"]
+                .iter()
+                .all(|name| field(name).is_some_and(|one| !text(&one.value).is_empty())),
             ca_path: path("ServerConfig.tlsCaPath"),
             crl_path: path("ServerConfig.tlsCrlPath"),
             management_crl_path: path("ServerConfig.managementTlsCrlPath"),
@@ -44,6 +49,10 @@ impl Whole {
     /// # Errors
     /// The field, and what is wrong with it.
     pub(super) fn check(&self) -> Result<(), (String, String)> {
+        if self.https && !self.certified {
+            let problem = "true asks for TLS, which needs the files tlsCert and tlsPk";
+            return Err(("ServerConfig.httpsEnabled".to_owned(), problem.to_owned()));
+        }
         match (&self.max_prefill_tokens, self.max_input_tokens) {
             (Some((path, tokens)), Some(input)) if *tokens < input => Err((
                 path.clone(),
