@@ -42,7 +42,7 @@ impl Local {
         actix::System::new().block_on(async {
             match Self::start(&config).await? {
                 Some(local) => work(local).await,
-                None => Ok(Exit::Forced),
+                None => Ok(Exit::Signal),
             }
         })
     }
@@ -64,9 +64,9 @@ impl Local {
         self.started.files.as_deref()
     }
 
-    /// Compiles what answers must obey.
-    pub fn grammars(&self) -> &Grammars {
-        &self.started.grammars
+    /// The engine, what compiles what answers must obey, and the signals: for work that a signal ends.
+    pub fn parts(&mut self) -> (&Engine, &Grammars, &mut Signals) {
+        (&self.engine, &self.started.grammars, &mut self.signals)
     }
 
     /// What the model is called.

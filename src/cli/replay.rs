@@ -8,6 +8,9 @@ use crate::exit::Exit;
 use crate::http::records::{Ended, FORM, Record, weights_sum};
 use crate::start_error::StartError;
 use futures_util::StreamExt;
+use ropeteam_actors::Engine;
+use ropeteam_models::grammar::Grammars;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// What to repeat.
@@ -28,7 +31,7 @@ pub struct ReplayArgs {
 /// When the file cannot be read, the model cannot be started, or there is nothing to repeat.
 pub fn run(args: ReplayArgs) -> Result<Exit, StartError> {
     let records = read(&args.record, &args.id)?;
-    Local::run(args.config, async |local| {
+    Local::run(args.config, async |mut local| {
         if let Some(files) = local.files()
             && let Some(recorded) = records.iter().find_map(|record| record.weights.as_ref())
             && !weights_sum(files).is_ok_and(|sum| sum == *recorded)
@@ -39,20 +42,77 @@ pub fn run(args: ReplayArgs) -> Result<Exit, StartError> {
             let build = &other.build;
             eprintln!("ropeteam: the records were made by version {build}, this is {VERSION}");
         }
-        let mut differ = 0;
+        let (engine, grammars, signals) = local.parts();
+        let mut tally = Tally::default();
         for record in &records {
-            let verdict = repeat(&local, record).await;
-            differ += usize::from(verdict.is_err());
-            let word = verdict.unwrap_or_else(|difference| difference);
-            output::print(&format!("{}  {word}\n", record.id))?;
+            let verdict = tokio::select! {
+                verdict = repeat(engine, grammars, record) => verdict,
+                _ = signals.next() => return Ok(Exit::Signal),
+            };
+            output::print(&format!("{}  {verdict}\n", record.id))?;
+            tally.count(&verdict);
         }
-        let count = records.len();
-        output::print(&format!("{} of {count} are the same\n", count - differ))?;
-        Ok(match differ {
-            0 => Exit::Done,
-            _ => Exit::Failed,
-        })
+        output::print(&format!("{tally}\n"))?;
+        Ok(tally.exit())
     })
+}
+
+/// What came of one record.
+#[derive(Debug, PartialEq)]
+enum Verdict {
+    /// All of its tokens came again.
+    Same(usize),
+    /// The first difference.
+    Differs(String),
+    /// Why there is nothing to compare.
+    Incomparable(&'static str),
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Verdict::Same(tokens) => write!(f, "the same, {tokens} tokens"),
+            Verdict::Differs(difference) => f.write_str(difference),
+            Verdict::Incomparable(why) => write!(f, "not compared: {why}"),
+        }
+    }
+}
+
+/// How many records came to which verdict.
+#[derive(Debug, Default)]
+struct Tally {
+    same: usize,
+    differ: usize,
+    incomparable: usize,
+}
+
+impl Tally {
+    fn count(&mut self, verdict: &Verdict) {
+        *match verdict {
+            Verdict::Same(_) => &mut self.same,
+            Verdict::Differs(_) => &mut self.differ,
+            Verdict::Incomparable(_) => &mut self.incomparable,
+        } += 1;
+    }
+
+    /// That nothing could be compared is no success either.
+    fn exit(&self) -> Exit {
+        match (self.differ, self.same) {
+            (0, 1..) => Exit::Done,
+            _ => Exit::Failed,
+        }
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let compared = self.same + self.differ;
+        write!(f, "{} of {compared} compared are the same", self.same)?;
+        match self.incomparable {
+            0 => Ok(()),
+            count => write!(f, "; {count} could not be compared"),
+        }
+    }
 }
 
 fn read(file: &Path, id: &str) -> Result<Vec<Record>, StartError> {
@@ -83,25 +143,36 @@ fn read(file: &Path, id: &str) -> Result<Vec<Record>, StartError> {
             "the records hold no prompts: repeat what a server with --record-content on wrote"
                 .to_owned(),
         )),
-        _ => {
-            records.retain(|record| record.content);
-            Ok(records)
-        }
+        _ => Ok(records),
     }
 }
 
-/// In words: that all is the same, or `Err` with the first difference.
-async fn repeat(local: &Local, record: &Record) -> Result<String, String> {
-    if record.prompt.is_empty() {
-        return Ok("was refused before it began; nothing to compare".to_owned());
+async fn repeat(engine: &Engine, grammars: &Grammars, record: &Record) -> Verdict {
+    if !record.content {
+        return Verdict::Incomparable("it was recorded without its prompt");
     }
+    if record.prompt.is_empty() {
+        return Verdict::Incomparable("it was refused before it began");
+    }
+    match make_again(engine, grammars, record).await {
+        Ok(tokens) => Verdict::Same(tokens),
+        Err(difference) => Verdict::Differs(difference),
+    }
+}
+
+/// How many tokens came again, or the first difference.
+async fn make_again(
+    engine: &Engine,
+    grammars: &Grammars,
+    record: &Record,
+) -> Result<usize, String> {
     let mut request = record.request();
     if let Some(source) = &record.constraint {
-        let compiled = local.grammars().compile_source(source);
+        let compiled = grammars.compile_source(source);
         request.constraint = Some(compiled.map_err(|error| format!("its grammar: {error}"))?);
     }
     let mut again = Record::of(&request, true);
-    let mut events = local.engine.generate(request);
+    let mut events = engine.generate(request);
     while let Some(event) = events.next().await {
         again.take(&event);
     }
@@ -114,8 +185,7 @@ async fn repeat(local: &Local, record: &Record) -> Result<String, String> {
     for (choice, (was, is)) in record.ended.iter().zip(&again.ended).enumerate() {
         compare(was, is).map_err(|difference| format!("choice {choice}: {difference}"))?;
     }
-    let tokens: usize = record.ended.iter().map(|ended| ended.ids.len()).sum();
-    Ok(format!("the same, {tokens} tokens"))
+    Ok(record.ended.iter().map(|ended| ended.ids.len()).sum())
 }
 
 /// An answer that was cut off must be the beginning of the one that was not.
@@ -142,4 +212,30 @@ fn compare(was: &Ended, is: &Ended) -> Result<(), String> {
         return Err(format!("ended by {:?}, was {:?}", is.finish, was.finish));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tally(verdicts: &[Verdict]) -> (String, Exit) {
+        let mut tally = Tally::default();
+        verdicts.iter().for_each(|verdict| tally.count(verdict));
+        (tally.to_string(), tally.exit())
+    }
+
+    #[test]
+    fn what_was_refused_is_not_counted_as_the_same() {
+        let refused = || Verdict::Incomparable("it was refused before it began");
+        let differs = Verdict::Differs("token 0 was 1, is 2".to_owned());
+        let found = tally(&[Verdict::Same(3), refused(), refused()]);
+        let text = "1 of 1 compared are the same; 2 could not be compared";
+        assert_eq!(found, (text.to_owned(), Exit::Done));
+        let (text, exit) = tally(&[Verdict::Same(3), differs]);
+        assert_eq!(
+            (text.as_str(), exit),
+            ("1 of 2 compared are the same", Exit::Failed)
+        );
+        assert_eq!(tally(&[refused()]).1, Exit::Failed);
+    }
 }

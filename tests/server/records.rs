@@ -73,7 +73,7 @@ fn every_recorded_request_is_repeated_byte_for_byte() {
     let lines = lines(&file, requests.len());
     drop(server);
     let output = replay(&file, &[]);
-    let all = format!("{0} of {0} are the same", requests.len());
+    let all = format!("{0} of {0} compared are the same", requests.len());
     assert!(
         output.status.success() && said(&output).contains(&all),
         "{}",
