@@ -20,8 +20,8 @@ pub enum Exit {
     Device = 5,
     /// The drain deadline passed and running requests were ended.
     Cut = 6,
-    /// A second signal ended it at once.
-    Forced = 7,
+    /// A signal ended it before it was done; a server, which finishes its requests at the first signal, only a second one.
+    Signal = 7,
 }
 
 /// The table of exit codes at the end of `--help`.
@@ -30,7 +30,7 @@ Exit codes:
   0  done                            4  an address is in use or not ours
   1  any other failure               5  the device, or its memory, is not enough
   2  wrong flags or configuration    6  requests were cut at the drain deadline
-  3  the model cannot be used        7  a second signal ended it at once";
+  3  the model cannot be used        7  a signal cut it short (serve: a second one)";
 
 impl From<Exit> for std::process::ExitCode {
     fn from(exit: Exit) -> Self {
@@ -45,6 +45,7 @@ impl From<&StartError> for Exit {
             StartError::Model(_) => Exit::Model,
             StartError::Address { .. } => Exit::Address,
             StartError::Device(_) => Exit::Device,
+            StartError::Signal(_) => Exit::Signal,
             StartError::Other(_) => Exit::Failed,
         }
     }

@@ -27,6 +27,9 @@ pub enum StartError {
     /// The device could not be used, or its memory is too small.
     #[error("device: {0}")]
     Device(String),
+    /// A signal came before it was done.
+    #[error("stopped by {0}")]
+    Signal(&'static str),
     /// The operating system refused something else.
     #[error("{0}")]
     Other(String),

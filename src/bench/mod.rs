@@ -47,6 +47,8 @@ pub struct Finished {
     pub text: String,
     /// Whether every request succeeded.
     pub good: bool,
+    /// Whether a signal ended it.
+    pub stopped: bool,
 }
 
 /// Measures as planned. `command` is the command line for the report.
@@ -74,7 +76,7 @@ async fn open(
 ) -> Result<(Session, Option<String>), StartError> {
     let session = tokio::select! {
         session = Session::open(plan, target) => session?,
-        signal = signals.next() => return Err(StartError::Other(format!("stopped by {signal}"))),
+        signal = signals.next() => return Err(StartError::Signal(signal)),
     };
     let problem = session.warm_up(signals).await?;
     Ok((session, problem))
@@ -90,6 +92,7 @@ async fn one(plan: &Plan, command: &str, outputs: Outputs) -> Result<Finished, S
     Ok(Finished {
         text: report.text(),
         good: is_good(&round),
+        stopped: round.run.stopped,
     })
 }
 
@@ -101,11 +104,12 @@ async fn in_turn(plan: &Plan, command: &str) -> Result<Finished, StartError> {
         let (session, _) = open(plan, target, &mut signals).await?;
         sessions.push((session, Vec::<Vec<Metric>>::new()));
     }
-    let mut good = true;
+    let (mut good, mut stopped) = (true, false);
     'rounds: for number in 0..plan.rounds {
         for (session, figures) in &mut sessions {
             let round = session.round(number, &mut signals).await?;
             if round.run.stopped {
+                stopped = true;
                 break 'rounds;
             }
             good &= is_good(&round);
@@ -128,7 +132,11 @@ async fn in_turn(plan: &Plan, command: &str) -> Result<Finished, StartError> {
     if let [a, b] = medians.as_slice() {
         text.push_str(&compare::table(a, b));
     }
-    Ok(Finished { text, good })
+    Ok(Finished {
+        text,
+        good,
+        stopped,
+    })
 }
 
 fn is_good(round: &Round) -> bool {

@@ -109,8 +109,7 @@ impl Session {
             .send(&dataset, Pace::Closed { concurrency }, signals)
             .await?;
         if round.run.stopped {
-            let problem = "stopped during the warm-up".to_owned();
-            return Err(StartError::Other(problem));
+            return Err(StartError::Signal("a signal during the warm-up"));
         }
         let failures = round
             .run

@@ -1,6 +1,6 @@
 //! `ropeteam bench`: its flags, and those of the benchmark tool that comes with Ascend's servers.
 
-use super::output;
+use super::{ending, output};
 use crate::bench::api::{Api, Task};
 use crate::bench::arrivals::Rate;
 use crate::bench::dataset::{DatasetKind, DatasetPlan, IdRange, PromptAs};
@@ -193,14 +193,16 @@ pub fn run(args: BenchArgs) -> Result<Exit, StartError> {
     )?;
     let finished = bench::run(&plan, &command(std::env::args()), outputs)?;
     output::print(&finished.text)?;
-    Ok(match finished.good {
-        true => Exit::Done,
-        false => Exit::Failed,
+    Ok(match (finished.stopped, finished.good) {
+        (true, _) => Exit::Signal,
+        (false, true) => Exit::Done,
+        (false, false) => Exit::Failed,
     })
 }
 
 fn kernels(threads: Option<u16>, json: Option<PathBuf>) -> Result<Exit, StartError> {
     let outputs = Outputs::open(json.as_deref(), None, None)?;
+    ending::at_signal(|| {})?;
     let report = bench::kernels::run(threads.map(usize::from))?;
     outputs.write_kernels(&report)?;
     output::print(&report.text())?;

@@ -8,11 +8,13 @@ use super::sampling::AnswerArgs;
 use crate::exit::Exit;
 use crate::start_error::StartError;
 use serde_json::{Value, json};
+use std::io::IsTerminal;
 
 const HELP: &str = "\
 /system TEXT  begin anew with this instruction
 /reset        begin anew
 /help         show this
+/exit         leave; so does /quit
 Ctrl-C stops an answer, Ctrl-D leaves.";
 
 /// How to talk.
@@ -54,6 +56,8 @@ pub fn run(args: ChatArgs) -> Result<Exit, StartError> {
             stats,
             conversation,
             asked: 0,
+            piped: !std::io::stdin().is_terminal(),
+            failed: false,
         }
         .run()
         .await
@@ -84,6 +88,7 @@ enum Line {
     Reset,
     System(String),
     Help,
+    Leave,
     Unknown(String),
     Say(String),
 }
@@ -96,6 +101,7 @@ fn understand(line: &str) -> Line {
         "/reset" => Line::Reset,
         "/system" => Line::System(rest.trim().to_owned()),
         "/help" => Line::Help,
+        "/exit" | "/quit" => Line::Leave,
         command if command.starts_with('/') => Line::Unknown(command.to_owned()),
         _ => Line::Say(line.to_owned()),
     }
@@ -108,6 +114,9 @@ struct Talk {
     stats: bool,
     conversation: Conversation,
     asked: u32,
+    /// Whether nobody sits there to read what failed.
+    piped: bool,
+    failed: bool,
 }
 
 impl Talk {
@@ -116,16 +125,22 @@ impl Talk {
         loop {
             let line = tokio::select! {
                 line = lines.next() => line?,
-                _ = self.local.signals.next() => return Ok(Exit::Forced),
+                _ = self.local.signals.next() => return Ok(Exit::Signal),
             };
-            match line {
+            let left = match line {
                 Some(line) => self.obey(&line).await,
-                None => return Ok(Exit::Done),
+                None => Some(Exit::Done),
+            };
+            match left {
+                Some(Exit::Done) if self.piped && self.failed => return Ok(Exit::Failed),
+                Some(exit) => return Ok(exit),
+                None => {}
             }
         }
     }
 
-    async fn obey(&mut self, line: &str) {
+    /// Does what the line says; how to leave, if it says so.
+    async fn obey(&mut self, line: &str) -> Option<Exit> {
         match understand(line) {
             Line::Nothing => {}
             Line::Reset => {
@@ -137,12 +152,15 @@ impl Talk {
             }
             Line::Help => eprintln!("{HELP}"),
             Line::Unknown(command) => eprintln!("{command} is no command; /help shows them"),
-            Line::Say(text) => self.ask(&text).await,
+            Line::Leave => return Some(Exit::Done),
+            Line::Say(text) => return self.ask(&text).await,
         }
+        None
     }
 
-    /// Asks and answers. What fails is told, and the conversation stands where it stood.
-    async fn ask(&mut self, text: &str) {
+    /// Asks and answers. What fails is told, and the conversation stands where it stood. A signal ends the answer; where nobody types,
+    /// it ends the command.
+    async fn ask(&mut self, text: &str) -> Option<Exit> {
         self.asked += 1;
         self.conversation.turns.push(turn("user", text));
         let answered = self.answer().await;
@@ -155,10 +173,13 @@ impl Talk {
                 if let Some(statistics) = answer.statistics().filter(|_| self.stats) {
                     eprintln!("{statistics}");
                 }
+                (answer.done.is_none() && self.piped).then_some(Exit::Signal)
             }
             Err(problem) => {
+                self.failed = true;
                 self.conversation.turns.pop();
                 eprintln!("{problem}");
+                None
             }
         }
     }
@@ -189,7 +210,9 @@ mod tests {
         check("/reset", Line::Reset);
         check("/system Be brief ", Line::System("Be brief".to_owned()));
         check("/help", Line::Help);
-        check("/quit", Line::Unknown("/quit".to_owned()));
+        check("/quit", Line::Leave);
+        check(" /exit ", Line::Leave);
+        check("/leave", Line::Unknown("/leave".to_owned()));
         check(" What is 1/2? ", Line::Say("What is 1/2?".to_owned()));
     }
 

@@ -70,6 +70,11 @@ impl<C: Offers> ConfigFlags<C> {
         self
     }
 
+    /// Whether the command line names this option.
+    pub fn names(&self, key: &str) -> bool {
+        self.words.iter().any(|(name, _)| *name == key)
+    }
+
     /// These flags together with the process's environment.
     pub fn into_inputs(self) -> Inputs {
         let text = |word: std::ffi::OsString| word.to_string_lossy().into_owned();

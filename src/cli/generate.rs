@@ -59,7 +59,7 @@ pub fn run(args: GenerateArgs) -> Result<Exit, StartError> {
                 Exit::Failed
             }
             Some(_) => Exit::Done,
-            None => Exit::Forced,
+            None => Exit::Signal,
         })
     })
 }

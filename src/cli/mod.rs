@@ -6,6 +6,7 @@ mod chat;
 mod config;
 mod devices;
 mod doctor;
+mod ending;
 mod flags;
 mod generate;
 mod lines;
@@ -86,7 +87,7 @@ Examples:
   ropeteam replay ./records/requests.jsonl
   ropeteam replay ./records/device-0-life-3-4711.jsonl --id chat-7
 
-The model and its options must be those of the server. The exit code is 1 when anything differs.
+The model and its options must be those of the server. The exit code is 1 when anything differs, or nothing can be compared.
 ";
 
 /// An LLM inference server that goes on when a device fails.

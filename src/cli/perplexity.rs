@@ -1,5 +1,6 @@
 //! `ropeteam perplexity`: how well a model predicts a text, and what rounding its weights cost.
 
+use super::ending;
 use super::flags::{Computing, ConfigFlags};
 use super::meter::Meter;
 use super::output;
@@ -44,6 +45,7 @@ const STEP_BYTES: usize = 32 << 20;
 /// # Errors
 /// What is wrong with the model, the text or the device.
 pub fn run(args: PerplexityArgs) -> Result<Exit, StartError> {
+    ending::at_signal(|| {})?;
     let text = std::fs::read_to_string(&args.text)
         .map_err(|error| StartError::Usage(format!("--text: {}: {error}", args.text.display())))?;
     let flags = match &args.model {

@@ -1,5 +1,6 @@
 //! `ropeteam quantize`: a model in few bits, as a folder that vLLM, transformers and this program load.
 
+use super::ending;
 use super::flags::{Computing, ConfigFlags};
 use super::meter::Meter;
 use super::output;
@@ -11,7 +12,9 @@ use crate::wiring::direct::DirectModel;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use ropeteam_device::{Device, DeviceError, Precision};
 use ropeteam_engine::text::TextCodec;
-use ropeteam_models::quantize::{CALIBRATION_TEXT, Calibration, Int4Format, Written, int4, int8};
+use ropeteam_models::quantize::{
+    CALIBRATION_TEXT, Calibration, Int4Format, Written, int4, int8, remove_unfinished,
+};
 use std::path::PathBuf;
 
 /// What to write.
@@ -28,9 +31,9 @@ pub struct QuantizeArgs {
     /// Text whose activations int4 weights are rounded for [default: one of our own]
     #[arg(long, value_name = "FILE")]
     calibration: Option<PathBuf>,
-    /// Inputs that share a factor, for int4
-    #[arg(long, value_name = "N", default_value = "32", value_parser = group_sizes())]
-    group_size: usize,
+    /// Inputs that share a factor, for int4 [default: 32]
+    #[arg(long, value_name = "N", value_parser = group_sizes())]
+    group_size: Option<usize>,
     /// Leave out the zero points of int4 groups: fewer bytes and more error
     #[arg(long)]
     symmetric: bool,
@@ -47,6 +50,9 @@ enum Target {
     Int4,
 }
 
+/// Inputs that share a factor where the flags leave it open.
+const GROUP_SIZE: usize = 32;
+
 fn group_sizes() -> impl TypedValueParser<Value = usize> {
     PossibleValuesParser::new(["32", "64", "128"]).try_map(|word| word.parse::<usize>())
 }
@@ -56,6 +62,9 @@ fn group_sizes() -> impl TypedValueParser<Value = usize> {
 /// # Errors
 /// What is wrong with the model, the text, the device or the folder.
 pub fn run(args: QuantizeArgs) -> Result<Exit, StartError> {
+    check(&args)?;
+    // What is half written must not stay.
+    ending::at_signal(remove_unfinished)?;
     let config = args.config.clone().with_model(args.model.clone());
     let config = resolve(config.into_inputs())?.config;
     logging::start(&config.server_config);
@@ -79,9 +88,29 @@ pub fn run(args: QuantizeArgs) -> Result<Exit, StartError> {
     Ok(Exit::Done)
 }
 
+/// A flag that would have no effect is a mistake of who gives it.
+fn check(args: &QuantizeArgs) -> Result<(), StartError> {
+    if args.config.names("quantize") {
+        let what = "--quantize is for models in use; what is written is said by --to";
+        return Err(StartError::Usage(what.to_owned()));
+    }
+    let of_int4 = [
+        ("--calibration", args.calibration.is_some()),
+        ("--group-size", args.group_size.is_some()),
+        ("--symmetric", args.symmetric),
+        ("--plain", args.plain),
+    ];
+    match of_int4.iter().find(|(_, given)| *given) {
+        Some((flag, _)) if args.to == Target::Int8 => Err(StartError::Usage(format!(
+            "{flag} belongs to --to int4; int8 weights have one factor per output"
+        ))),
+        _ => Ok(()),
+    }
+}
+
 fn to_int4(args: &QuantizeArgs, model: &DirectModel) -> Result<Written, StartError> {
     let format = Int4Format {
-        group: args.group_size,
+        group: args.group_size.unwrap_or(GROUP_SIZE),
         symmetric: args.symmetric,
     };
     let text = match &args.calibration {
@@ -109,4 +138,39 @@ fn to_int4(args: &QuantizeArgs, model: &DirectModel) -> Result<Written, StartErr
         calibration,
         told,
     )?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Only {
+        #[command(flatten)]
+        args: QuantizeArgs,
+    }
+
+    fn checked(words: &str) -> Result<(), String> {
+        let words = "quantize m --out o".split(' ').chain(words.split(' '));
+        let only = Only::try_parse_from(words).expect("known flags");
+        check(&only.args).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn flags_without_effect_are_refused_by_name() {
+        for (words, named) in [
+            ("--to int8 --calibration f", "--calibration"),
+            ("--to int8 --group-size 64", "--group-size"),
+            ("--to int8 --symmetric", "--symmetric"),
+            ("--to int8 --plain", "--plain"),
+            ("--to int8 --quantize int4", "--quantize"),
+            ("--to int4 --quantize int4", "--quantize"),
+        ] {
+            let error = checked(words).expect_err(words);
+            assert!(error.starts_with(named), "{words}: {error}");
+        }
+        assert_eq!(checked("--to int8"), Ok(()));
+        assert_eq!(checked("--to int4 --group-size 64 --symmetric"), Ok(()));
+    }
 }

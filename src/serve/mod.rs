@@ -72,7 +72,7 @@ async fn serve(resolved: Resolved, set_level: SetLevel, ports: Ports) -> Result<
         exit = drain(&engine, running, patience) => Ok(exit),
         signal = signals.next() => {
             tracing::warn!(signal, "second signal, ended at once");
-            Ok(Exit::Forced)
+            Ok(Exit::Signal)
         }
     }
 }

@@ -5,6 +5,7 @@ mod ascend;
 mod bad_input;
 mod bad_server;
 mod bench;
+mod commands;
 mod crowds;
 mod fault_matrix;
 mod faults;

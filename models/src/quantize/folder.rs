@@ -5,12 +5,29 @@ use super::error::QuantizeError;
 use serde_json::{Map, Value};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use tempfile::TempDir;
 
 /// A folder in the making.
 pub(super) struct NewFolder {
     out: PathBuf,
     making: TempDir,
+}
+
+/// Folders in the making, for a process that ends before they are whole.
+static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// Removes every folder that is not whole yet. For a process that is about to end: whoever writes to one fails.
+pub fn remove_unfinished() {
+    for folder in std::mem::take(&mut *unfinished()) {
+        // A file that is written at this moment may make it fail; the next time it is gone.
+        let removed = || fs::remove_dir_all(&folder).is_ok() || !folder.exists();
+        let _ = (0..100).any(|_| removed());
+    }
+}
+
+fn unfinished() -> MutexGuard<'static, Vec<PathBuf>> {
+    UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Beginnings of the names of files that belong to a model beside its weights and its configuration.
@@ -46,6 +63,7 @@ impl NewFolder {
             .prefix(".quantizing-")
             .tempdir_in(parent)
             .map_err(|error| QuantizeError::write(parent, error))?;
+        unfinished().push(making.path().to_path_buf());
         Ok(Self {
             out: out.to_path_buf(),
             making,
@@ -93,12 +111,14 @@ impl NewFolder {
             fs::remove_dir(&self.out).map_err(failed)?;
         }
         readable(self.path()).map_err(failed)?;
-        let made = self.making.keep();
-        fs::rename(&made, &self.out).map_err(|error| {
-            // What cannot be named must not stay.
-            let _ = fs::remove_dir_all(&made);
-            failed(error)
-        })
+        // Its name is gone from here on; without one, it is removed with this.
+        fs::rename(self.path(), &self.out).map_err(failed)
+    }
+}
+
+impl Drop for NewFolder {
+    fn drop(&mut self) {
+        unfinished().retain(|folder| folder != self.making.path());
     }
 }
 
@@ -116,4 +136,22 @@ fn readable(folder: &Path) -> std::io::Result<()> {
 #[cfg(not(unix))]
 fn readable(_: &Path) -> std::io::Result<()> {
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_whole_is_removed_and_what_is_stays() {
+        let parent = tempfile::tempdir().expect("a folder");
+        let begin = |name| NewFolder::begin(&parent.path().join(name)).expect("a new folder");
+        let (half, whole) = (begin("half"), begin("whole"));
+        whole.finish().expect("it is named");
+        fs::write(half.path().join("shard"), "half of it").expect("a file");
+        remove_unfinished();
+        let left = fs::read_dir(parent.path()).expect("a folder");
+        let left: Vec<_> = left.flatten().map(|entry| entry.file_name()).collect();
+        assert_eq!(left, ["whole"]);
+    }
 }

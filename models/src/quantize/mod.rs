@@ -17,6 +17,7 @@ mod scheme;
 mod shards;
 
 pub use error::QuantizeError;
+pub use folder::remove_unfinished;
 pub use grid::Int4Format;
 pub use int4::{Calibration, int4};
 pub use int8::int8;
