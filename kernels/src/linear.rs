@@ -254,24 +254,24 @@ impl<const R: usize, const P: usize> Tiles<'_, R, P> {
         for tile in at.first..at.end {
             let row = at.row + (tile - at.first) * R;
             let mut sums = [[simd.splat(0.0); P]; R];
-            for (r, sums) in sums.iter_mut().enumerate() {
+            for r in 0..R {
                 if at.first_unit > 0 {
-                    *sums = self.load(simd, row + r);
+                    sums[r] = self.load(simd, row + r);
                 } else if !M::FACTORS {
-                    *sums = bias;
+                    sums[r] = bias;
                 }
             }
             let x = block.x.from(row, at.first_unit * M::UNIT_WORDS);
             let ahead = self.ahead::<S, M>(tile);
             M::accumulate::<R, P>(simd, x, panels, ahead, &mut sums);
-            for (r, mut sums) in sums.into_iter().enumerate() {
-                if M::FACTORS && at.last {
+            if M::FACTORS && at.last {
+                for r in 0..R {
                     for p in 0..P {
-                        sums[p] = simd.mul_add(sums[p], factors[p], bias[p]);
+                        sums[r][p] = simd.mul_add(sums[r][p], factors[p], bias[p]);
                     }
                 }
-                self.store(simd, row + r, sums);
             }
+            self.store(simd, row, &sums);
         }
     }
 
@@ -295,24 +295,30 @@ impl<const R: usize, const P: usize> Tiles<'_, R, P> {
         sums
     }
 
-    /// Writes the sums of a row, as far as there are outputs.
+    /// Writes the sums of R rows, as far as there are outputs.
     #[inline(always)]
-    fn store<S: Int8>(&self, simd: S, row: usize, sums: [S::V; P]) {
-        // SAFETY: the block owns these outputs; the part ends with the call.
-        let out = unsafe { self.block.out_lanes(row, self.at.panel, P) };
-        if let (whole, []) = out.as_chunks_mut::<LANES>()
-            && whole.len() == P
-        {
-            for p in 0..P {
-                simd.store(sums[p], &mut whole[p]);
+    fn store<S: Int8>(&self, simd: S, row: usize, sums: &[[S::V; P]; R]) {
+        if (self.at.panel + P) * LANES <= self.block.panels.outputs {
+            // Out of their registers at once: whatever is asked between two rows costs as much as the rows.
+            for r in 0..R {
+                // SAFETY: the block owns these outputs; the part ends with this round.
+                let out = unsafe { self.block.out_lanes(row + r, self.at.panel, P) };
+                let out = &mut out.as_chunks_mut::<LANES>().0[..P];
+                for p in 0..P {
+                    simd.store(sums[r][p], &mut out[p]);
+                }
             }
             return;
         }
-        let mut lanes = [[0.0; LANES]; P];
-        for p in 0..P {
-            simd.store(sums[p], &mut lanes[p]);
+        for r in 0..R {
+            let mut lanes = [[0.0; LANES]; P];
+            for p in 0..P {
+                simd.store(sums[r][p], &mut lanes[p]);
+            }
+            // SAFETY: as above.
+            let out = unsafe { self.block.out_lanes(row + r, self.at.panel, P) };
+            out.copy_from_slice(&lanes.as_flattened()[..out.len()]);
         }
-        out.copy_from_slice(&lanes.as_flattened()[..out.len()]);
     }
 
     /// The lines to come. A tile that is alone with its lines looks a little ahead, if it has to; tiles that pass over the same lines

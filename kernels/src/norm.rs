@@ -3,7 +3,7 @@
 
 use crate::aligned::LANES;
 use crate::disjoint::Disjoint;
-use crate::rows::{CHUNK, ToPrepare, piece_words, prepare_row};
+use crate::rows::{PIECE, ToPrepare, piece_words, prepare_row};
 use crate::simd::{Bf16, Int8, Kernel, Simd};
 use crate::{Machine, PreparedRows, RowForm};
 
@@ -176,14 +176,14 @@ impl Kernel for PrepareAddNorm<'_> {
         let NormBefore { weight, eps, form } = self.norm;
         let rows = self.x.chunks_exact(weight.len());
         let rows = rows.zip(self.residual.chunks_exact_mut(weight.len()));
+        let mut piece = [0.0; PIECE];
         for ((x, row), words) in rows.zip(self.words.chunks_exact_mut(self.row_words)) {
             for (sum, x) in row.iter_mut().zip(x) {
                 *sum += *x;
             }
             let factor = norm_factor(simd, row, eps);
-            let pieces = row.chunks(CHUNK).zip(weight.chunks(CHUNK));
+            let pieces = row.chunks(PIECE).zip(weight.chunks(PIECE));
             for ((row, weight), words) in pieces.zip(words.chunks_mut(piece_words::<S>(form))) {
-                let mut piece = [0.0; CHUNK];
                 let piece = &mut piece[..row.len()];
                 for ((out, x), weight) in piece.iter_mut().zip(row).zip(weight) {
                     *out = *x * factor * weight;

@@ -4,7 +4,7 @@
 //! few words that kernels need beside the products (see `Chunk`), then its inputs as quads.
 
 use crate::product::Rows;
-use crate::simd::{Bf16, Int8, Kernel, ROUND};
+use crate::simd::{Bf16, Int8, Kernel, Simd};
 use crate::tile::{Bf16Element, Element, SingleElement};
 use crate::{Machine, RowForm, aligned::LANES};
 
@@ -137,13 +137,17 @@ impl Kernel for Prepare<'_> {
     }
 }
 
-/// Words of `CHUNK` prepared numbers: rows may be prepared in pieces of so many.
+/// Rows may be prepared in pieces of so many numbers. Long ones: what makes the numbers and what rounds them each go through a piece
+/// without waiting for the other.
+pub(crate) const PIECE: usize = 8 * CHUNK;
+
+/// Words of a prepared piece.
 #[inline(always)]
 pub(crate) const fn piece_words<S: Int8>(form: RowForm) -> usize {
     match form {
-        RowForm::F32 => CHUNK,
-        RowForm::Bf16 => CHUNK / 2 * S::PAIR_WORDS,
-        RowForm::Int8 => chunk_words::<S>(),
+        RowForm::F32 => PIECE,
+        RowForm::Bf16 => PIECE / 2 * S::PAIR_WORDS,
+        RowForm::Int8 => PIECE / CHUNK * chunk_words::<S>(),
     }
 }
 
@@ -184,64 +188,59 @@ impl Head {
     pub(crate) const QUADS: usize = HEAD_WORDS;
 }
 
-/// Infinities and NaN make the first scale NaN, and so every product.
 #[inline(always)]
 fn prepare_int8<S: Int8>(simd: S, x: &[f32], words: &mut [u32]) {
-    let zero = simd.splat(0.0);
-    let mut poison = zero;
     let (whole, rest) = x.as_chunks::<CHUNK>();
     let mut chunks = words.chunks_exact_mut(chunk_words::<S>());
     for (x, words) in whole.iter().zip(&mut chunks) {
-        prepare_chunk(simd, x, words, &mut poison);
+        prepare_chunk(simd, load_chunk(simd, x), words);
     }
     if let Some(words) = chunks.next() {
         let mut padded = [0.0; CHUNK];
         padded[..rest.len()].copy_from_slice(rest);
-        prepare_chunk(simd, &padded, words, &mut poison);
+        prepare_chunk(simd, load_chunk(simd, &padded), words);
     }
-    let scale = f32::from_bits(words[Head::SCALE]) + simd.sum(poison);
-    words[Head::SCALE] = scale.to_bits();
 }
 
-/// Rounds a chunk to multiples of a 127th of its largest number. `poison` stays zero as long as all numbers are finite.
 #[inline(always)]
-fn prepare_chunk<S: Int8>(simd: S, x: &[f32; CHUNK], words: &mut [u32], poison: &mut S::V) {
-    let zero = simd.splat(0.0);
-    let mut largest = zero;
-    for x in x.as_chunks::<LANES>().0 {
-        let x = simd.load(x);
-        largest = simd.max(simd.max(x, simd.sub(zero, x)), largest);
-        *poison = simd.mul_add(x, zero, *poison);
-    }
-    let largest = simd.highest(largest);
-    let (scale, inverse) = if largest > SMALLEST {
+fn load_chunk<S: Simd>(simd: S, x: &[f32; CHUNK]) -> [S::V; 4] {
+    let x = x.as_chunks::<LANES>().0;
+    [
+        simd.load(&x[0]),
+        simd.load(&x[1]),
+        simd.load(&x[2]),
+        simd.load(&x[3]),
+    ]
+}
+
+/// Rounds a chunk to multiples of a 127th of its largest number. Infinities and NaN make the scale NaN, and so every product.
+#[inline(always)]
+fn prepare_chunk<S: Int8>(simd: S, x: [S::V; 4], words: &mut [u32]) {
+    let largest = simd.largest(x);
+    let (scale, inverse) = if !largest.is_finite() {
+        (f32::NAN, 0.0)
+    } else if largest > SMALLEST {
         (largest / 127.0, 127.0 / largest)
     } else {
         (1.0, 0.0)
     };
     words[Head::SCALE] = scale.to_bits();
     words[Head::INVERSE] = if inverse > 0.0 { inverse } else { 1.0 }.to_bits();
-
-    let (inverse, round) = (simd.splat(inverse), simd.splat(ROUND));
-    let quads = LANES / 4 * S::QUAD_WORDS;
-    let mut sums = [0.0; CHUNK / LANES];
-    for (i, x) in x.as_chunks::<LANES>().0.iter().enumerate() {
-        let shifted = simd.add(simd.mul(simd.load(x), inverse), round);
-        let q = simd.sub(shifted, round);
-        simd.prepare_quads(q, &mut words[Head::QUADS + i * quads..][..quads]);
-        sums[i] = simd.sum(q);
+    let inverse = simd.splat(inverse);
+    let mut scaled = x;
+    for scaled in &mut scaled {
+        *scaled = simd.mul(*scaled, inverse);
     }
-    // Sums of so few whole numbers are exact in f32.
-    let mut total = 0.0;
-    for (pair, sums) in sums.as_chunks::<2>().0.iter().enumerate() {
-        let sum = sums[0] + sums[1];
-        total += sum;
-        words[Head::OFFSET_32 + pair] = (-128.0 * sum) as i32 as u32;
-        words[Head::SUM_32 + pair] = sum.to_bits();
-        words[Head::OFFSET_16 + 2 * pair] = (-32.0 * sums[0]) as i32 as u32;
-        words[Head::OFFSET_16 + 2 * pair + 1] = (-32.0 * sums[1]) as i32 as u32;
+    let sums = simd.round_quads(scaled, &mut words[Head::QUADS..]);
+    for pair in 0..2 {
+        let halves = [sums[2 * pair], sums[2 * pair + 1]];
+        let sum = halves[0] + halves[1];
+        words[Head::OFFSET_32 + pair] = (-128 * sum) as u32;
+        words[Head::SUM_32 + pair] = (sum as f32).to_bits();
+        words[Head::OFFSET_16 + 2 * pair] = (-32 * halves[0]) as u32;
+        words[Head::OFFSET_16 + 2 * pair + 1] = (-32 * halves[1]) as u32;
     }
-    words[Head::OFFSET] = (-128.0 * total) as i32 as u32;
+    words[Head::OFFSET] = (-128 * sums.iter().sum::<i32>()) as u32;
 }
 
 #[cfg(test)]
@@ -285,7 +284,7 @@ mod tests {
             let mut x = [1.0; 2 * CHUNK];
             x[CHUNK + 20] = bad;
             let back = read_back(&x);
-            assert!(back[..CHUNK].iter().all(|x| x.is_nan()), "{bad}");
+            assert!(back[CHUNK..].iter().all(|x| x.is_nan()), "{bad}");
         }
     }
 }

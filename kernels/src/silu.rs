@@ -2,7 +2,7 @@
 
 use crate::aligned::LANES;
 use crate::exp::exp;
-use crate::rows::{CHUNK, ToPrepare, piece_words, prepare_row};
+use crate::rows::{PIECE, ToPrepare, piece_words, prepare_row};
 use crate::simd::{Int8, Kernel, Simd};
 use crate::{Machine, PreparedRows, RowForm};
 
@@ -64,11 +64,11 @@ impl Kernel for PrepareSiluMul<'_> {
     #[inline(always)]
     fn run<S: Int8>(self, simd: S) {
         let rows = self.x.chunks_exact(2 * self.cols);
+        let mut piece = [0.0; PIECE];
         for (x, words) in rows.zip(self.words.chunks_exact_mut(self.row_words)) {
             let (gate, up) = x.split_at(self.cols);
-            let pieces = gate.chunks(CHUNK).zip(up.chunks(CHUNK));
+            let pieces = gate.chunks(PIECE).zip(up.chunks(PIECE));
             for ((gate, up), words) in pieces.zip(words.chunks_mut(piece_words::<S>(self.form))) {
-                let mut piece = [0.0; CHUNK];
                 let piece = &mut piece[..gate.len()];
                 silu_mul_row(simd, gate, up, piece);
                 prepare_row(simd, self.form, piece, words);

@@ -58,6 +58,42 @@ macro_rules! vnni {
                     _mm_storeu_si128(out.as_mut_ptr().cast(), bytes);
                 }
             }
+            #[inline(always)]
+            fn largest(self, x: [__m512; 4]) -> f32 {
+                // SAFETY: `self` exists only where `Isa` found AVX-512.
+                let bits = unsafe {
+                    // Without their signs numbers are ordered as their bits are, and what is no number comes last.
+                    let sign = _mm512_set1_epi32(i32::MAX);
+                    let bits = |x| _mm512_and_si512(_mm512_castps_si512(x), sign);
+                    let low = _mm512_max_epu32(bits(x[0]), bits(x[1]));
+                    let high = _mm512_max_epu32(bits(x[2]), bits(x[3]));
+                    _mm512_reduce_max_epu32(_mm512_max_epu32(low, high))
+                };
+                f32::from_bits(bits)
+            }
+            #[inline(always)]
+            fn round_quads(self, x: [__m512; 4], out: &mut [u32]) -> [i32; 4] {
+                let out: &mut Line = &mut out.as_chunks_mut().0[0];
+                let mut sums = [0; 4];
+                // SAFETY: `self` exists only where `Isa` found AVX-512 and VNNI; stores are unaligned, to references of their width.
+                unsafe {
+                    let bytes = |x| _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(x));
+                    let quads = _mm512_castsi128_si512(bytes(x[0]));
+                    let quads = _mm512_inserti32x4::<1>(quads, bytes(x[1]));
+                    let quads = _mm512_inserti32x4::<2>(quads, bytes(x[2]));
+                    let quads = _mm512_inserti32x4::<3>(quads, bytes(x[3]));
+                    _mm512_storeu_si512(out.as_mut_ptr().cast(), quads);
+                    // Sixteen numbers are four quads: a quarter of the register.
+                    let ones = _mm512_set1_epi8(1);
+                    let by_4 = _mm512_dpbusd_epi32(_mm512_setzero_si512(), ones, quads);
+                    let by_8 = _mm512_add_epi32(by_4, _mm512_shuffle_epi32::<0b10_11_00_01>(by_4));
+                    let by_16 = _mm512_add_epi32(by_8, _mm512_shuffle_epi32::<0b01_00_11_10>(by_8));
+                    let firsts = _mm512_castsi128_si512(_mm_setr_epi32(0, 4, 8, 12));
+                    let by_16 = _mm512_permutexvar_epi32(firsts, by_16);
+                    _mm_storeu_si128(sums.as_mut_ptr().cast(), _mm512_castsi512_si128(by_16));
+                }
+                sums
+            }
             by_intrinsics! {
                 dot_quads(x: __m512i, w: __m512i, acc: __m512i) -> __m512i = _mm512_dpbusd_epi32(acc, w, x);
             }

@@ -123,6 +123,32 @@ pub(crate) trait Int8: Bf16 {
 
     /// Stores sixteen whole numbers in `-128 ..= 127` as the four quads they make, in `4 * QUAD_WORDS` words.
     fn prepare_quads(self, whole: Self::V, out: &mut [u32]);
+    /// The largest of 64 numbers without their signs; NaN if one is not a number.
+    #[inline(always)]
+    fn largest(self, x: [Self::V; 4]) -> f32 {
+        let zero = self.splat(0.0);
+        let (mut largest, mut poison) = (zero, zero);
+        for x in x {
+            largest = self.max(self.max(x, self.sub(zero, x)), largest);
+            poison = self.mul_add(x, zero, poison);
+        }
+        self.highest(largest) + self.sum(poison)
+    }
+    /// Rounds 64 numbers in `-127 ..= 127` to whole ones (ties to even) and stores the sixteen quads they make; returns the sum of each
+    /// sixteen. What is not a number counts as anything.
+    #[inline(always)]
+    fn round_quads(self, x: [Self::V; 4], out: &mut [u32]) -> [i32; 4] {
+        let round = self.splat(ROUND);
+        let mut sums = [0; 4];
+        for i in 0..4 {
+            let whole = self.sub(self.add(x[i], round), round);
+            let quads = LANES / 4 * Self::QUAD_WORDS;
+            self.prepare_quads(whole, &mut out[i * quads..][..quads]);
+            // A sum of so few whole numbers is exact in f32.
+            sums[i] = self.sum(whole) as i32;
+        }
+        sums
+    }
     /// Reads a prepared quad: exactly `QUAD_WORDS` words.
     fn quad(self, words: &[u32]) -> Self::Q;
     fn splat_int(self, x: i32) -> Self::I;
