@@ -19,6 +19,8 @@ const OPEN_MAX: usize = 1 << 16;
 const FILES_MAX: u32 = 100;
 /// How long a death is not written because sessions have something to tell; one whose client has left never does.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How often records are looked at meanwhile.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// The last requests of each device.
 pub(super) struct BlackBoxes {
@@ -38,13 +40,32 @@ struct Inner {
 }
 
 /// The end of a device's life, of which something is still to be heard: sessions tell what they know in their own time.
-struct Death {
+pub(super) struct Death {
     device: DeviceId,
     name: String,
     head: String,
     /// Interrupted sequences whose sessions have not told yet that they know.
     awaited: Vec<SeqId>,
+    /// Records of interrupted requests, and how many tokens a sequence of each had, prompt and all.
+    interrupted: Vec<(Arc<Mutex<Record>>, u32)>,
     heard: Instant,
+}
+
+impl Death {
+    /// Whether nothing more is to be heard, or that took too long.
+    fn is_known(&self) -> bool {
+        self.awaited.is_empty() || self.heard.elapsed() > PATIENCE
+    }
+
+    /// Whether records have what sessions sent before: it passes them on the way to the client.
+    fn is_recorded(&self) -> bool {
+        self.interrupted.iter().all(|(record, tokens)| {
+            let record = lock(record);
+            let prompt = record.prompt.len();
+            let any = record.ended.iter().any(|ended| !ended.ids.is_empty());
+            prompt > 0 && (any || prompt >= *tokens as usize)
+        })
+    }
 }
 
 impl BlackBoxes {
@@ -64,8 +85,8 @@ impl BlackBoxes {
         inner.open.insert(id.to_owned(), record.clone());
     }
 
-    /// Takes in what the engine tells.
-    pub fn hear(&self, event: &Event) {
+    /// Takes in what the engine tells; returns the deaths of which no session has more to tell.
+    pub fn hear(&self, event: &Event) -> Vec<Death> {
         match event {
             Event::Admitted { request, seqs, .. } => {
                 let mut inner = lock(&self.inner);
@@ -75,7 +96,7 @@ impl BlackBoxes {
                 inner.seqs_of.insert(request.clone(), seqs.clone());
             }
             Event::Scheduled { seq, device, .. } => lock(&self.inner).scheduled(*seq, *device),
-            Event::Replayed { seq, .. } => lock(&self.inner).told(*seq),
+            Event::Replayed { seq, tokens } => lock(&self.inner).told(*seq, *tokens),
             Event::Finished(finished) => lock(&self.inner).forget(&finished.request),
             Event::Refused { request, .. } => lock(&self.inner).forget(request),
             Event::DeviceDied {
@@ -92,15 +113,23 @@ impl BlackBoxes {
                         "cause": cause, "detail": detail, "interrupted": interrupted.len()})
                     .to_string(),
                     awaited: interrupted.clone(),
+                    interrupted: Vec::new(),
                     heard: Instant::now(),
                 });
             }
             _ => {}
         }
-        let known = lock(&self.inner).known_deaths();
-        for death in known {
-            self.write(&death);
+        let is_known = |death: &mut Death| death.is_known();
+        let deaths = &mut lock(&self.inner).deaths;
+        deaths.extract_if(.., is_known).collect()
+    }
+
+    /// Writes a death down, once the records have what was sent before.
+    pub async fn write_when_recorded(&self, death: Death) {
+        while !death.is_recorded() && death.heard.elapsed() < PATIENCE {
+            actix::clock::sleep(LOOK_EVERY).await;
         }
+        self.write(&death);
     }
 
     fn write(&self, death: &Death) {
@@ -140,30 +169,29 @@ impl Inner {
 
     fn forget(&mut self, request: &str) {
         for seq in self.seqs_of.remove(request).into_iter().flatten() {
-            self.told(seq);
+            self.told(seq, 0);
             self.request_of.remove(&seq);
         }
         self.open.remove(request);
     }
 
-    /// The session of a sequence knows of the death of its device, so all that it had from there is in its record.
-    fn told(&mut self, seq: SeqId) {
+    /// The session of a sequence with so many tokens knows of the death of its device, and has sent all that it had from there.
+    fn told(&mut self, seq: SeqId, tokens: u32) {
+        let request = self.request_of.get(&seq);
+        let record = request.and_then(|request| self.open.get(&**request).cloned());
         let mut died = Vec::new();
         for death in &mut self.deaths {
             if let Some(i) = death.awaited.iter().position(|&awaited| awaited == seq) {
                 death.awaited.swap_remove(i);
+                death
+                    .interrupted
+                    .extend(record.clone().map(|record| (record, tokens)));
                 died.push(death.device);
             }
         }
         for device in died {
             self.scheduled(seq, device);
         }
-    }
-
-    /// Takes out the deaths of which nothing more is to be heard.
-    fn known_deaths(&mut self) -> Vec<Death> {
-        let over = |death: &mut Death| death.awaited.is_empty() || death.heard.elapsed() > PATIENCE;
-        self.deaths.extract_if(.., over).collect()
     }
 
     /// A file's content: the death, and a line per record.

@@ -83,7 +83,12 @@ impl Records {
         let records = self.clone();
         actix::spawn(async move {
             while let Some(event) = events.next().await {
-                records.shared.boxes.hear(&event);
+                for death in records.shared.boxes.hear(&event) {
+                    let records = records.clone();
+                    actix::spawn(async move {
+                        records.shared.boxes.write_when_recorded(death).await;
+                    });
+                }
             }
         });
     }
