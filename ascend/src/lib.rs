@@ -21,7 +21,7 @@ mod session;
 mod survey;
 mod tensor;
 
-pub use device::{AclDevice, AscendOptions, NEEDED, STEPS_AHEAD};
+pub use device::{AclDevice, AscendOptions, NEEDED, NEEDED_BY_INT8, STEPS_AHEAD, lacking};
 pub use error::AclError;
 pub use library::Search;
 pub use survey::{Npu, Survey, survey};

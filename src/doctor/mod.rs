@@ -64,7 +64,7 @@ pub fn examine(config: &Config) -> Vec<Finding> {
     let on_npu = config.model_config.device.starts_with("ascend")
         || config.model_config.device.starts_with("npu");
     if on_npu {
-        npu::examine(&mut findings);
+        npu::examine(config, &mut findings);
     }
     machine::examine(config, &mut findings);
     let device_stands = findings.iter().all(|f| f.level != Level::Bad);

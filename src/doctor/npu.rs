@@ -1,7 +1,10 @@
 //! Driver, device nodes, CANN and the chips.
 
 use super::Finding;
-use ropeteam_ascend::{AclError, NEEDED, Search, survey};
+use crate::config::{Config, Quantize};
+use ropeteam_ascend::{AclError, NEEDED, NEEDED_BY_INT8, Search, lacking, survey};
+use ropeteam_device::Dtype;
+use ropeteam_models::{Checkpoint, ModelInfo, families};
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +13,7 @@ const NODES: [&str; 3] = ["/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_h
 /// Where the driver says its version.
 const DRIVER_VERSION: &str = "/usr/local/Ascend/driver/version.info";
 
-pub fn examine(findings: &mut Vec<Finding>) {
+pub fn examine(config: &Config, findings: &mut Vec<Finding>) {
     findings.push(driver(Path::new(DRIVER_VERSION)));
     findings.extend(nodes(&present_nodes(Path::new("/dev"))));
     findings.push(visible(
@@ -31,7 +34,7 @@ pub fn examine(findings: &mut Vec<Finding>) {
                 "CANN",
                 format!("runtime interface {version}; {}", libraries.join(", ")),
             ));
-            findings.push(operators(&survey.absent));
+            findings.push(operators(&survey.absent, has_int8(config)));
             if survey.npus.is_empty() {
                 findings.push(Finding::bad(
                     "chips",
@@ -147,20 +150,39 @@ fn no_cann(error: &AclError) -> Finding {
     Finding::bad("CANN", error.to_string(), remedy)
 }
 
-fn operators(absent: &[&str]) -> Finding {
-    let lacking: Vec<&str> = NEEDED
-        .iter()
-        .filter(|name| absent.contains(*name))
-        .copied()
-        .collect();
-    match lacking.is_empty() {
-        true => Finding::good("operators", format!("all {} are there", NEEDED.len())),
-        false => Finding::bad(
-            "operators",
-            format!("the installed CANN lacks {}", lacking.join(", ")),
-            "install CANN 8.3 or later with the operator package (ops, kernels) of the chip",
-        ),
+/// Whether the model has weights that stay in int8. What is wrong with its files is found out elsewhere.
+fn has_int8(config: &Config) -> bool {
+    let model = &config.model_config;
+    let path = Path::new(&model.model);
+    if model.quantize != Quantize::Auto || !path.exists() {
+        return false;
     }
+    let Ok(checkpoint) = Checkpoint::open(path) else {
+        return false;
+    };
+    let info =
+        families::spec(checkpoint.config()).and_then(|spec| ModelInfo::gather(&checkpoint, &spec));
+    info.is_ok_and(|info| info.elements.iter().any(|(dtype, _)| *dtype == Dtype::I8))
+}
+
+fn operators(absent: &[&'static str], int8: bool) -> Finding {
+    let about = "operators";
+    let remedy = "install CANN 8.3 or later with the operator package (ops, kernels) of the chip";
+    let needed = lacking(absent, int8);
+    if !needed.is_empty() {
+        let found = format!("the installed CANN lacks {}", needed.join(", "));
+        return Finding::bad(about, found, remedy);
+    }
+    let by_int8 = lacking(absent, true);
+    if !by_int8.is_empty() {
+        let found = format!(
+            "the installed CANN lacks {}, which models in int8 need; this one does not",
+            by_int8.join(", ")
+        );
+        return Finding::doubtful(about, found, remedy);
+    }
+    let count = NEEDED.len() + NEEDED_BY_INT8.len();
+    Finding::good(about, format!("all {count} are there"))
 }
 
 fn chip(npu: &ropeteam_ascend::Npu) -> Finding {
@@ -218,11 +240,17 @@ mod tests {
 
     #[test]
     fn lacking_operators_are_named() {
-        let finding = operators(&["aclnnScatterPaKvCache", "aclrtIpcMemClose"]);
+        let finding = operators(&["aclnnScatterPaKvCache", "aclrtIpcMemClose"], false);
         assert_eq!(finding.level, Level::Bad);
         assert!(
             finding.found.ends_with("lacks aclnnScatterPaKvCache"),
             "{finding:?}"
         );
+        let wait = "aclrtSynchronizeEventWithTimeout";
+        assert_eq!(operators(&[wait], false).level, Level::Bad);
+        let quant = &["aclnnQuantMatmulV4"];
+        assert_eq!(operators(quant, false).level, Level::Doubtful);
+        assert_eq!(operators(quant, true).level, Level::Bad);
+        assert_eq!(operators(&["aclnnTopk"], true).level, Level::Good);
     }
 }

@@ -3,6 +3,7 @@
 //! `(q - 8 + offset) * scale`, so the offset is `8 + minimum / scale`, and none where all are 0.
 
 use super::AclDevice;
+use super::fit::lacks_operator;
 use crate::tensor::View;
 use half::f16;
 use ropeteam_acl_sys::types::*;
@@ -95,7 +96,7 @@ impl AclDevice {
             && outputs.is_multiple_of(2)
             && outputs <= LARGEST
             && (BLOCK + 1..=LARGEST).contains(&inputs)
-            && !self.session.acl.operators.absent().contains(&OPERATOR)
+            && !lacks_operator(&self.session.acl.operators.absent(), OPERATOR)
     }
 
     /// Brings the parts, one beside the other.

@@ -2,6 +2,7 @@
 //! enough (columns without a token among them, more ties, NaN) the row itself is read and searched here.
 
 use super::AclDevice;
+use super::fit::lacks_operator;
 use super::weights::decode;
 use crate::tensor::View;
 use ropeteam_acl_sys::types::*;
@@ -18,7 +19,7 @@ const OPERATOR: &str = "aclnnTopk";
 impl AclDevice {
     /// See `Device::highest_max`.
     pub(super) fn most_highest(&self) -> usize {
-        match self.session.acl.operators.absent().contains(&OPERATOR) {
+        match lacks_operator(&self.session.acl.operators.absent(), OPERATOR) {
             true => 0,
             false => MOST,
         }

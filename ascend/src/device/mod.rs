@@ -26,8 +26,8 @@ use crate::survey::chip_name;
 use crate::tensor::One;
 use buffers::Buffers;
 use cache::Cache;
-pub use fit::NEEDED;
-use fit::{check_arithmetic, check_chip, check_number};
+pub use fit::{NEEDED, NEEDED_BY_INT8, lacking};
+use fit::{check_arithmetic, check_chip, check_functions, check_number};
 use graphs::Graphs;
 pub use options::{AscendOptions, STEPS_AHEAD};
 use ropeteam_acl_sys::types::*;
@@ -99,10 +99,11 @@ impl AclDevice {
         let patience = options
             .patience_ms
             .map_or(-1, |ms| i32::try_from(ms.max(1)).unwrap_or(i32::MAX));
+        check_functions(acl, false)?;
         check_number(acl, options.device)?;
         let session = Rc::new(Session::open(acl, options.device as i32, patience)?);
         let chip = chip_name(acl).unwrap_or_else(|| "an unnamed Ascend chip".to_owned());
-        check_chip(acl, &chip)?;
+        check_chip(&chip)?;
         let steps = options.steps_ahead + 1;
         Ok(Self {
             graphs: Graphs::new(&session, options.graphs),

@@ -4,6 +4,7 @@
 
 use super::AclDevice;
 use super::buffers::ELEMENT;
+use super::fit::check_functions;
 use super::four_bits::Grouped;
 use crate::memory::Address;
 use crate::tensor::View;
@@ -144,6 +145,7 @@ impl AclDevice {
         let shape = [outputs, inputs];
         let stays = self.options.precision == Precision::Stored;
         let (view, form) = if stays && is_int8(parts, inputs) {
+            check_functions(self.session.acl, true)?;
             let (view, scale) = self.bring_int8(parts, shape)?;
             (view, Form::Int8 { scale })
         } else if stays && self.takes_int4(parts, shape) {

@@ -3,10 +3,12 @@
 
 mod faults;
 mod goldens;
+mod lacking;
 mod serving;
 
 use crate::process::{Server, free_port, ropeteam, tiny};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use tempfile::TempDir;
 
 /// A folder that looks like an installed CANN: the stand-in under the names of its libraries.
@@ -14,14 +16,50 @@ struct Cann(TempDir);
 
 impl Cann {
     fn new() -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
+        let cann = Self::empty();
+        cann.put(|built, name| std::os::unix::fs::symlink(built, name));
+        cann
+    }
+
+    /// One whose libraries lack some functions: their names are others.
+    fn without(functions: &[&str]) -> Self {
+        let cann = Self::empty();
+        cann.put(|built, name| {
+            let mut bytes = std::fs::read(built)?;
+            for function in functions {
+                let name = format!("\0{function}\0");
+                let finder = memchr::memmem::Finder::new(name.as_bytes());
+                let places: Vec<usize> = finder.find_iter(&bytes).collect();
+                assert!(!places.is_empty(), "{function}");
+                for at in places {
+                    bytes[at + function.len()] = b'_';
+                }
+            }
+            std::fs::write(name, bytes)
+        });
+        cann
+    }
+
+    fn empty() -> Self {
+        Self(tempfile::tempdir().expect("a folder"))
+    }
+
+    fn put(&self, put: impl Fn(&Path, &Path) -> std::io::Result<()>) {
         let exe = std::env::current_exe().expect("a test runs");
         let built: PathBuf = exe.with_file_name("libropeteam_ascend_standin.so");
         assert!(built.exists(), "{}", built.display());
         for name in ["libascendcl.so", "libnnopbase.so", "libopapi.so"] {
-            std::os::unix::fs::symlink(&built, folder.path().join(name)).expect("a link");
+            put(&built, &self.0.path().join(name)).expect("a library");
         }
-        Self(folder)
+    }
+
+    /// The binary with its libraries at hand.
+    fn ropeteam(&self, settings: &str) -> Command {
+        let mut command = ropeteam();
+        command
+            .env("LD_LIBRARY_PATH", self.0.path())
+            .env("ACL_STANDIN", settings);
+        command
     }
 
     /// A server on its devices. Whatever it does against the contract ends it.
@@ -95,7 +133,7 @@ fn devices_and_doctor_say_what_there_is() {
         model,
     ];
     let on_npu = on(&[&doctor[..], &["--device", "ascend:0"]].concat());
-    assert!(on_npu.contains("ok       operators: all 11"), "{on_npu}");
+    assert!(on_npu.contains("ok       operators: all 14"), "{on_npu}");
     // There is no driver behind the stand-in.
     assert!(
         on_npu.contains("problem  device nodes: /dev/davinci_manager"),
