@@ -4,7 +4,7 @@ use super::ending;
 use super::flags::{Computing, ConfigFlags};
 use super::meter::Meter;
 use super::output;
-use crate::config::{Config, resolve};
+use crate::config::{Config, Dtype, resolve};
 use crate::exit::Exit;
 use crate::logging;
 use crate::start_error::StartError;
@@ -101,6 +101,11 @@ fn reference(
         "f32" if model.is_f32() => return Ok(None),
         "f32" => {}
         other => other.clone_into(&mut config.model_config.model),
+    }
+    if !model.has_f32() {
+        // The NPU has no arithmetic in f32; the CPU of the same machine does.
+        "cpu".clone_into(&mut config.model_config.device);
+        config.model_config.dtype = Dtype::F32;
     }
     let found = DirectModel::open(&config)?.in_f32();
     if found.spec.vocab != model.spec.vocab {

@@ -87,10 +87,16 @@ impl DirectModel {
         (self.precision, self.kv) == (Precision::F32, KvPrecision::ByWeights)
     }
 
+    /// Whether its device computes in f32.
+    pub fn has_f32(&self) -> bool {
+        self.device.entry.f32
+    }
+
     /// What its weights are held in.
     pub fn weights(&self) -> Weights<'_> {
         Weights {
             precision: self.precision,
+            half: self.half,
             info: &self.info,
         }
     }
@@ -107,7 +113,7 @@ impl DirectModel {
             half: self.half,
             number: self.device.numbers[0],
             step_timeout_ms: self.step_timeout_ms,
-            // Nothing decodes for long here.
+            // Prompts alone are computed here, for which there are none.
             graphs: false,
         })
     }

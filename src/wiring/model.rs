@@ -31,6 +31,7 @@ pub fn load(config: &Config) -> Result<Loaded, StartError> {
     let texts = texts::read(&checkpoint, model)?;
     let weights = Weights {
         precision: precision(model, entry, &info)?,
+        half: half(model),
         info: &info,
     };
     let kv = kv_precision(model, entry, weights.precision)?;

@@ -99,6 +99,8 @@ pub fn half(config: &ModelConfig) -> Float {
 pub struct Weights<'a> {
     /// What the device holds them in.
     pub precision: Precision,
+    /// Numbers of 16 bits.
+    pub half: Float,
     /// The model.
     pub info: &'a ModelInfo,
 }
@@ -113,7 +115,10 @@ impl Weights<'_> {
             (Precision::Int4, _) => "int4",
             (Precision::Stored, Some(Stored::I8 | Stored::Q8_0 | Stored::Q6_K)) => "int8",
             (Precision::Stored, Some(Stored::Q4_0 | Stored::Q4_1 | Stored::Q4_K)) => "int4",
-            (Precision::Bf16 | Precision::Stored, _) => "bfloat16",
+            (Precision::Bf16 | Precision::Stored, _) => match self.half {
+                Float::F16 => "float16",
+                _ => "bfloat16",
+            },
         }
     }
 
@@ -169,6 +174,23 @@ mod tests {
             &[("quantize", "int4"), ("dtype", "bf16")],
             Precision::Int4,
         );
+    }
+
+    #[test]
+    fn numbers_of_16_bits_are_called_by_their_type() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tiny/llama/bf16");
+        let checkpoint = Checkpoint::open(&folder).expect("fixture");
+        let spec = families::spec(checkpoint.config()).expect("fixture");
+        let info = ModelInfo::gather(&checkpoint, &spec).expect("fixture");
+        for (word, name) in [("f16", "float16"), ("bf16", "bfloat16")] {
+            let (config, _) = chosen(&[("device", "ascend"), ("dtype", word)]);
+            let weights = Weights {
+                precision: Precision::Stored,
+                half: half(&config),
+                info: &info,
+            };
+            assert_eq!(weights.dtype(), name);
+        }
     }
 
     #[test]

@@ -191,6 +191,7 @@ mod tests {
         let info = ModelInfo::gather(&checkpoint, &spec).expect("fixture");
         let weights = Weights {
             precision: Precision::F32,
+            half: ropeteam_device::Float::Bf16,
             info: &info,
         };
         let memory = Memory {

@@ -4,6 +4,7 @@
 mod faults;
 mod goldens;
 mod lacking;
+mod measuring;
 mod serving;
 
 use crate::process::{Server, free_port, ropeteam, tiny};
