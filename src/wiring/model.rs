@@ -10,6 +10,7 @@ use crate::devices::{self, DeviceOptions};
 use crate::http::state::ModelCard;
 use crate::start_error::StartError;
 use ropeteam_actors::EngineParts;
+use ropeteam_device::DeviceError;
 use ropeteam_engine::ids::TokenId;
 use ropeteam_engine::sampling::SamplingParams;
 use ropeteam_models::source::{self, Located, Places};
@@ -54,12 +55,27 @@ pub fn load(config: &Config) -> Result<Loaded, StartError> {
         kv_block: 1,
     };
     let mut names = Vec::new();
+    let mut broken = None;
     for number in &numbers {
-        let device = (entry.open)(&options(*number)).map_err(LoadError::from)?;
+        let device = match (entry.open)(&options(*number)) {
+            Ok(device) => device,
+            Err(error @ DeviceError::Unavailable(_)) => return Err(LoadError::from(error).into()),
+            Err(error) => {
+                // What is not installed or asked for wrongly does not mend itself; a chip that is out of order may, and its life is
+                // tried again.
+                let what = format!("{}:{number}: {error}", entry.name);
+                tracing::warn!("{what}; what it holds is taken to be as with the others");
+                broken = broken.or(Some(what));
+                continue;
+            }
+        };
         let info = device.info();
         memory.free = memory.free.min(info.free_bytes);
         memory.kv_block = memory.kv_block.max(device.kv_block_bytes(&kv_shape));
         names.push(info.name);
+    }
+    if let Some(what) = broken.filter(|_| names.is_empty()) {
+        return Err(StartError::Device(what));
     }
     names.dedup();
     if !entry.numbered {

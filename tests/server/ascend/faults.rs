@@ -2,6 +2,7 @@
 
 use super::Cann;
 use crate::http::{get, post};
+use crate::process::{free_port, tiny};
 use serde_json::{Value, json};
 
 /// Requests that take different ways: the best token found by the chip, a draw from columns that it finds, one from whole rows, several
@@ -72,6 +73,41 @@ fn a_stream_survives_an_exception_of_the_chip() {
 #[test]
 fn a_stream_goes_on_from_one_chip_to_the_other() {
     survives("ascend:0,1", "fail=task:600:507015", &[], "hardware");
+}
+
+#[test]
+fn a_chip_that_cannot_be_looked_at_does_not_end_the_server() {
+    for isolation in ["thread", "process"] {
+        let cann = Cann::new();
+        let once = cann.0.path().join("made");
+        let settings = format!(
+            "devices=2;fail=aclrtCreateContext:2:507015;once={}",
+            once.display()
+        );
+        let flags = ["--device", "ascend:0,1", "--isolation", isolation];
+        let server = cann.server("llama", &settings, &flags);
+        assert!(once.exists(), "no fault was made");
+        assert_eq!(choices(server.port).len(), bodies().len());
+    }
+}
+
+#[test]
+fn when_no_chip_can_be_looked_at_the_first_one_is_named() {
+    let cann = Cann::new();
+    let output = cann
+        .ropeteam("fail=aclrtCreateContext:1:507015")
+        .args(["serve", "--device", "ascend:0", "--port"])
+        .arg(free_port().to_string())
+        .arg("--model")
+        .arg(tiny("llama"))
+        .output()
+        .expect("it runs");
+    assert_eq!(output.status.code(), Some(5));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        errors.contains("device: ascend:0: aclrtCreateContext failed with code 507015"),
+        "{errors}"
+    );
 }
 
 #[test]
