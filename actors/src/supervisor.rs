@@ -3,7 +3,7 @@
 
 use crate::bus::Bus;
 use crate::clock::Clock;
-use crate::config::{DeviceSpec, EngineConfig, Hosting};
+use crate::config::{DeviceSpec, EngineConfig, Hosting, Isolation};
 use crate::device::{Device, DeviceLinks, DeviceSetup, Legacy};
 use crate::messages::{DeviceDown, DeviceGone, DeviceUp, Reconfigure, Restart, Retire, Snapshot};
 use crate::pulse::SharedPulse;
@@ -78,9 +78,16 @@ pub struct LivesView {
 impl Supervisor {
     pub fn new(parts: SupervisorParts) -> Self {
         let now = parts.clock.now();
-        let supervised = |spec| Supervised {
+        let lives = |spec: &DeviceSpec| {
+            let lives = Lives::new(parts.config.restart.clone(), now);
+            match spec.isolation {
+                Isolation::Thread(_) => lives.in_this_process(),
+                Isolation::Process(_) => lives,
+            }
+        };
+        let supervised = |spec: DeviceSpec| Supervised {
+            lives: lives(&spec),
             spec,
-            lives: Lives::new(parts.config.restart.clone(), now),
             pulse: Arc::default(),
             legacy: Arc::default(),
             life: None,

@@ -107,6 +107,8 @@ pub struct Lives {
     in_a_row: u32,
     restarts: u32,
     endings: VecDeque<Ending>,
+    /// A life begins in a new process.
+    new_process: bool,
 }
 
 /// How a life ended.
@@ -134,7 +136,14 @@ impl Lives {
             in_a_row: 0,
             restarts: 0,
             endings: VecDeque::new(),
+            new_process: true,
         }
+    }
+
+    /// Its lives begin in this very process, so that what is beyond a reset by it is beyond their help.
+    pub fn in_this_process(mut self) -> Self {
+        self.new_process = false;
+        self
     }
 
     /// The present life, or the last one.
@@ -197,6 +206,9 @@ impl Lives {
         if kind == FaultKind::Requested {
             self.forgive();
             return Verdict::RestartAt(now);
+        }
+        if kind == FaultKind::Driver && !self.new_process {
+            return Verdict::GiveUp { trial: None };
         }
         if matches!(self.state, LifeState::Up(at) if now.since(at) >= self.policy.lasts_after) {
             self.in_a_row = 0;
@@ -354,6 +366,20 @@ mod tests {
             matches!(verdict, Some(Verdict::GiveUp { .. })),
             "{verdict:?}"
         );
+    }
+
+    #[test]
+    fn a_driver_that_this_process_has_lost_needs_another_process() {
+        let lost = || DeviceFault {
+            kind: FaultKind::Driver,
+            detail: "lost".into(),
+        };
+        let mut lives = Lives::new(policy(), at(0));
+        let verdict = lives.down(Epoch(1), lost(), at(10));
+        assert_eq!(verdict, Some(Verdict::RestartAt(at(10))));
+        let mut lives = Lives::new(policy(), at(0)).in_this_process();
+        let verdict = lives.down(Epoch(1), lost(), at(10));
+        assert_eq!(verdict, Some(Verdict::GiveUp { trial: None }));
     }
 
     #[test]

@@ -76,6 +76,21 @@ fn a_stream_goes_on_from_one_chip_to_the_other() {
 }
 
 #[test]
+fn a_chip_whose_driver_is_lost_is_given_up_where_no_new_process_helps() {
+    let cann = Cann::new();
+    let both = ["--device", "ascend:0,1"];
+    let wanted = choices(cann.server("llama", "devices=2", &both).port);
+    let broken = cann.server("llama", "devices=2;fail=task:600:507010", &both);
+    assert_eq!(choices(broken.port), wanted);
+    let page = get(broken.port, "/metrics").body;
+    let of_devices = |line: &&str| line.starts_with("ropeteam_device");
+    let told: Vec<&str> = page.lines().filter(of_devices).collect();
+    let restarted = |line: &&str| line.starts_with("ropeteam_device_restarts_total");
+    assert!(!told.iter().any(restarted), "{told:#?}");
+    assert_eq!(get(broken.port, "/health").status, 200);
+}
+
+#[test]
 fn a_chip_that_cannot_be_looked_at_does_not_end_the_server() {
     for isolation in ["thread", "process"] {
         let cann = Cann::new();
