@@ -1,9 +1,9 @@
 //! Shared memory, ports, proxies: what the operating system gives.
 
 use super::Finding;
-use crate::config::Config;
+use crate::config::{Config, ServerConfig};
 use crate::listen::listen;
-use crate::start_error::StartError;
+use crate::serve;
 use std::path::Path;
 
 /// Shared memory below this is what containers have unless told otherwise.
@@ -12,10 +12,11 @@ const SMALL_SHM: u64 = 1 << 30;
 pub fn examine(config: &Config, findings: &mut Vec<Finding>) {
     findings.push(shared_memory(space(Path::new("/dev/shm"))));
     let server = &config.server_config;
-    let ports = [Some(server.port), server.management_port];
-    for port in ports.into_iter().flatten().filter(|port| *port != 0) {
-        findings.push(port_is_free(&server.host, port));
-    }
+    findings.extend(ports(server));
+    findings.extend(serve::unusable_files(config).into_iter().map(|error| {
+        let remedy = "name a file that can be read and holds what its option asks for";
+        Finding::bad("files", error.to_string(), remedy)
+    }));
     findings.extend(proxies(|name| std::env::var(name).ok()));
 }
 
@@ -48,18 +49,36 @@ fn shared_memory(found: Option<(u64, u64)>) -> Finding {
     }
 }
 
-fn port_is_free(host: &str, port: u16) -> Finding {
-    match listen(host, port) {
-        Ok(_) => Finding::good("ports", format!("{host}:{port} is free")),
-        Err(StartError::Address { address, problem }) => Finding::bad(
-            "ports",
-            format!("{address}: {problem}"),
-            format!(
-                "find who has it (ss -ltnp 'sport = :{port}') and end it, or choose another with --port or --management-port"
+/// Each is held until all were tried, so that two on the same one are noticed.
+fn ports(server: &ServerConfig) -> Vec<Finding> {
+    let host = &server.management_host;
+    let wanted = [
+        (&server.host, Some(server.port)),
+        (host, server.management_port),
+        (host, server.metrics_port),
+    ];
+    let wanted = wanted
+        .into_iter()
+        .filter_map(|(host, port)| port.map(|port| (host, port)))
+        .filter(|(_, port)| *port != 0);
+    let (mut findings, mut held) = (Vec::new(), Vec::new());
+    for (host, port) in wanted {
+        findings.push(match listen(host, port) {
+            Ok(listener) => {
+                held.push(listener);
+                Finding::good("ports", format!("{host}:{port} is free"))
+            }
+            Err(error) => Finding::bad(
+                "ports",
+                error.to_string(),
+                format!(
+                    "choose another address with --host, --port, --management-host, --management-port or --metrics-port, \
+                     or end who has it (ss -ltnp 'sport = :{port}')"
+                ),
             ),
-        ),
-        Err(error) => Finding::bad("ports", error.to_string(), "choose another address"),
+        });
     }
+    findings
 }
 
 fn proxies(variable: impl Fn(&str) -> Option<String>) -> Vec<Finding> {
@@ -120,12 +139,37 @@ mod tests {
         assert_eq!(level(&spared), Level::Good);
     }
 
+    fn defaults() -> Config {
+        let resolved = crate::config::resolve(crate::config::Inputs::default());
+        resolved.expect("the defaults are good").config
+    }
+
     #[test]
-    fn a_port_in_use_is_bad() {
+    fn a_port_in_use_or_wanted_twice_is_bad() {
         let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = taken.local_addr().expect("its address").port();
-        let finding = port_is_free("127.0.0.1", port);
-        assert_eq!(finding.level, Level::Bad);
-        assert!(finding.remedy.contains(&port.to_string()), "{finding:?}");
+        let mut server = defaults().server_config;
+        (server.port, server.management_port) = (port, None);
+        let findings = ports(&server);
+        assert_eq!(findings[0].level, Level::Bad);
+        assert!(findings[0].remedy.contains(&port.to_string()));
+        drop(taken);
+        server.management_port = Some(port);
+        let levels: Vec<Level> = ports(&server).iter().map(|f| f.level).collect();
+        assert_eq!(levels, [Level::Good, Level::Bad]);
+    }
+
+    #[test]
+    fn files_that_serving_would_refuse_are_found() {
+        let mut config = defaults();
+        let server = &mut config.server_config;
+        let none = || Some("/no/such/file".into());
+        (server.api_key_file, server.tenants_file) = (none(), none());
+        (server.tls_cert, server.tls_key) = (none(), none());
+        let problems = serve::unusable_files(&config);
+        let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        for option in ["api_key_file", "tenants_file", "tls_cert"] {
+            assert!(told.iter().any(|text| text.contains(option)), "{told:?}");
+        }
     }
 }

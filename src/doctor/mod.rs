@@ -66,8 +66,8 @@ pub fn examine(config: &Config) -> Vec<Finding> {
     if on_npu {
         npu::examine(config, &mut findings);
     }
-    machine::examine(config, &mut findings);
     let device_stands = findings.iter().all(|f| f.level != Level::Bad);
+    machine::examine(config, &mut findings);
     model::examine(config, device_stands, &mut findings);
     findings
 }

@@ -3,6 +3,7 @@
 use super::Finding;
 use super::machine::{gib, space};
 use crate::config::Config;
+use crate::start_error::StartError;
 use crate::wiring;
 use ropeteam_models::Checkpoint;
 use std::fs::{self, File};
@@ -127,12 +128,28 @@ fn fit(config: &Config) -> Finding {
                 ),
             )
         }
-        Err(error) => Finding::bad(
-            "memory",
-            error.to_string(),
-            "free memory, choose a quantised model, or lower --kv-memory, --max-prefill-tokens or --max-running",
-        ),
+        Err(error) => unfit(&error),
     }
+}
+
+fn unfit(error: &StartError) -> Finding {
+    let (about, remedy) = match error {
+        StartError::Config(_) | StartError::Usage(_) => (
+            "options",
+            "change the option; `ropeteam config reference` lists all with their ranges",
+        ),
+        StartError::Model(_) => (
+            "model",
+            "compare the folder with its source; the README names the families that are served",
+        ),
+        StartError::Device(_) => (
+            "device",
+            "free memory, choose a quantised model, or lower --kv-memory, --max-prefill-tokens or --max-running; \
+             another device with --device",
+        ),
+        _ => ("machine", "mend what the operating system says"),
+    };
+    Finding::bad(about, error.to_string(), remedy)
 }
 
 #[cfg(test)]

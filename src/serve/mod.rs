@@ -9,7 +9,7 @@ mod live;
 mod offer;
 mod ports;
 
-use crate::config::Resolved;
+use crate::config::{Config, Resolved};
 use crate::exit::Exit;
 use crate::http::state::StopMode;
 use crate::logging::{self, SetLevel};
@@ -24,6 +24,17 @@ use std::time::Duration;
 
 /// How long answers that have ended may take to reach their clients.
 const FLUSH: Duration = Duration::from_secs(1);
+
+/// What is wrong with the files that the configuration names beside the model. Changes nothing.
+pub fn unusable_files(config: &Config) -> Vec<StartError> {
+    let server = &config.server_config;
+    let mut problems = offer::unusable_keys(server);
+    problems.extend(Ports::unusable_certificates(server));
+    problems.extend(wiring::fairness(config).err());
+    // The management port takes the certificate of the other one where it has none of its own.
+    problems.dedup_by_key(|problem| problem.to_string());
+    problems
+}
 
 /// Serves until a signal ends it.
 ///

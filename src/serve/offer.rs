@@ -39,6 +39,20 @@ pub fn state(config: &Config) -> Result<AppState, StartError> {
     Ok(state)
 }
 
+/// What is wrong with the files of keys that the configuration names.
+pub fn unusable_keys(server: &ServerConfig) -> Vec<StartError> {
+    let files = [
+        ("api_key_file", &server.api_key_file),
+        ("management_key_file", &server.management_key_file),
+    ];
+    let problem = |(name, file): (&str, &Option<PathBuf>)| {
+        let file = file.as_ref()?;
+        let problem = keys(file).err()?;
+        Some(unusable(name, file, &problem))
+    };
+    files.into_iter().filter_map(problem).collect()
+}
+
 /// Puts the model in and tells the operator what serves and what fits.
 pub fn announce(state: &AppState, records: Option<Records>, started: Started) {
     let footprint = &started.footprint;

@@ -55,6 +55,12 @@ impl Ports {
         })
     }
 
+    /// What is wrong with the certificates of all ports.
+    pub fn unusable_certificates(config: &ServerConfig) -> Vec<StartError> {
+        let problems = [inference_tls(config).err(), management_tls(config).err()];
+        problems.into_iter().flatten().collect()
+    }
+
     /// Whether other machines can reach the management port.
     pub fn management_is_exposed(&self) -> bool {
         let address = self

@@ -19,6 +19,7 @@ use crate::start_error::StartError;
 use ropeteam_actors::{Engine, EngineConfig, EngineParts};
 use ropeteam_engine::batching::{BatchLimits, SelectBatch};
 use ropeteam_engine::executor::{DeviceFault, FaultKind};
+use ropeteam_engine::fairness::Fairness;
 use ropeteam_engine::request::Pooling;
 use ropeteam_engine::sampling::SamplingParams;
 use ropeteam_engine::supervision::RestartPolicy;
@@ -126,14 +127,26 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
     start_engine(config, loaded).await
 }
 
+/// How tenants share the devices, where a file says so.
+///
+/// # Errors
+/// When the file cannot be used.
+pub fn fairness(config: &Config) -> Result<Option<Fairness>, StartError> {
+    let Some(file) = &config.server_config.tenants_file else {
+        return Ok(None);
+    };
+    let unusable = |problem| format!("tenants_file: {}: {problem}", file.display());
+    let fairness = tenants::read(file);
+    let fairness = fairness.map_err(|problem| StartError::Usage(unusable(problem)))?;
+    Ok(Some(fairness))
+}
+
 async fn start_engine(config: &Config, loaded: Loaded) -> Result<Started, StartError> {
     let text = loaded.parts.codec.clone();
     let grammars = Grammars::new(text.clone(), loaded.parts.eos_ids.clone());
     let mut behaviour = engine_config(config);
-    if let Some(file) = &config.server_config.tenants_file {
-        let unusable = |problem| format!("tenants_file: {}: {problem}", file.display());
-        let fairness = tenants::read(file);
-        behaviour.fairness = fairness.map_err(|problem| StartError::Usage(unusable(problem)))?;
+    if let Some(fairness) = fairness(config)? {
+        behaviour.fairness = fairness;
     }
     let engine = Engine::start(behaviour, loaded.parts);
     let engine = engine.map_err(|error| StartError::Other(error.to_string()))?;
