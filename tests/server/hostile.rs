@@ -2,25 +2,10 @@
 
 use crate::http::{completion_stream, get, open, post, read_answer, send, send_raw};
 use crate::process::{Server, free_port, runs, signal};
+use crate::streams::{begin, end, stream};
 use serde_json::{Value, json};
 use std::io::Read;
-use std::net::TcpStream;
 use std::time::{Duration, Instant};
-
-fn stream(seed: u64, tokens: u32) -> Value {
-    json!({"prompt": "abcdefghij", "max_tokens": tokens, "seed": seed, "temperature": 1.0, "ignore_eos": true,
-        "stream": true})
-}
-
-fn begin(server: &Server, count: u64, tokens: u32) -> Vec<TcpStream> {
-    let streams = (0..count).map(|n| open(server.port, "/v1/completions", &stream(n, tokens)));
-    streams.collect()
-}
-
-fn end(streams: Vec<TcpStream>) -> Vec<(String, String)> {
-    let answers = streams.into_iter().map(read_answer);
-    answers.map(|answer| completion_stream(&answer)).collect()
-}
 
 fn undisturbed(count: u64, tokens: u32) -> Vec<(String, String)> {
     end(begin(&Server::start("llama", &[]), count, tokens))

@@ -23,6 +23,7 @@ mod process;
 mod records;
 mod replay;
 mod secrets;
+mod streams;
 mod structured;
 mod tgi;
 mod tls;

@@ -1,27 +1,12 @@
 //! A request that kills every device it is on is ended; nobody else loses a byte. And an operator ends any request by its id.
 
-use crate::http::{completion_stream, get, open, post, read_answer, send};
+use crate::http::{get, open, post, read_answer, send};
 use crate::process::{Server, free_port};
-use serde_json::{Value, json};
-use std::net::TcpStream;
+use crate::streams::{begin, end, stream};
+use serde_json::json;
 
 /// The id that the deadly prompt begins with; no other prompt here does.
 const POISON: u32 = 300;
-
-fn stream(seed: u64, tokens: u32) -> Value {
-    json!({"prompt": "abcdefghij", "max_tokens": tokens, "seed": seed, "temperature": 1.0, "ignore_eos": true,
-        "stream": true})
-}
-
-fn begin(server: &Server, count: u64, tokens: u32) -> Vec<TcpStream> {
-    let streams = (0..count).map(|n| open(server.port, "/v1/completions", &stream(n, tokens)));
-    streams.collect()
-}
-
-fn end(streams: Vec<TcpStream>) -> Vec<(String, String)> {
-    let answers = streams.into_iter().map(read_answer);
-    answers.map(|answer| completion_stream(&answer)).collect()
-}
 
 #[test]
 fn a_deadly_request_is_ended_after_three_deaths_and_its_company_loses_nothing() {

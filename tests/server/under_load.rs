@@ -1,26 +1,11 @@
 //! What operators do to a server that is busy, with its devices on threads and in processes: no stream notices.
 
-use crate::http::{completion_stream, get, open, post, read_answer, send, send_raw};
+use crate::http::{get, post, send, send_raw};
 use crate::process::{Server, free_port};
+use crate::streams::{begin, end, stream};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
-use std::net::TcpStream;
 use std::time::{Duration, Instant};
-
-fn stream(seed: u64, tokens: u32) -> Value {
-    json!({"prompt": "abcdefghij", "max_tokens": tokens, "seed": seed, "temperature": 1.0, "ignore_eos": true,
-        "stream": true})
-}
-
-fn begin(server: &Server, count: u64, tokens: u32) -> Vec<TcpStream> {
-    let streams = (0..count).map(|n| open(server.port, "/v1/completions", &stream(n, tokens)));
-    streams.collect()
-}
-
-fn end(streams: Vec<TcpStream>) -> Vec<(String, String)> {
-    let answers = streams.into_iter().map(read_answer);
-    answers.map(|answer| completion_stream(&answer)).collect()
-}
 
 /// A server with a management port whose steps take 15 ms.
 fn start(isolation: &str, flags: &[&str]) -> (Server, u16) {

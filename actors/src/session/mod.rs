@@ -40,8 +40,9 @@ pub(crate) struct Session {
     start_within: Option<Duration>,
     /// Known once the prompt is tokenised.
     sequences: Option<Sequences>,
-    /// The client has had `Started`.
+    /// It was told that the sequences are in the queue.
     admitted: bool,
+    /// The client has had `Started`.
     announced: bool,
     /// The client has had its last event.
     over: bool,
